@@ -1,0 +1,54 @@
+# The one door: `make help` lists what there is. Needs Python 3.11 or newer and make, nothing else.
+
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PYTEST ?= $(BIN)/pytest
+
+# 3.11 first: it is what the tests run with. The others follow in the order in which dependencies support them.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast check format bench doctor clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## a live topology on generated data, about a minute
+	@$(BIN)/penstock demo
+
+test: $(STAMP) ## every test, with Spark
+	@$(PYTEST) -q
+
+test-fast: $(STAMP) ## the tests that need no JVM
+	@$(PYTEST) -q -m 'not spark'
+
+check: $(STAMP) ## formatting, lint, types, layers
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## put the code into its canonical form
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## every benchmark, median of three (BENCH=name for one)
+	@$(BIN)/penstock bench $(BENCH)
+
+doctor: $(STAMP) ## what this machine has and lacks
+	@$(BIN)/penstock doctor
+
+clean: ## remove the environment and everything that was generated
+	rm -rf $(VENV) out dist .penstock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Rebuilt only when pyproject.toml changes.
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Penstock needs Python 3.11 or newer: install it, or set PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "creating $(VENV) with $(PYTHON) (once; a few minutes on a slow line)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m penstock.spark.java --install
+	@touch $(STAMP)

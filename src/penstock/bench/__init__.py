@@ -1,0 +1,1 @@
+"""Benchmarks: each measures one figure that the project promises."""

@@ -1,0 +1,180 @@
+"""The commands and their options. Each imports what it needs when it runs, so that help is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.cli.options import parse_settings, parse_time
+from penstock.errors import PenstockError
+
+T = TypeVar("T")
+
+
+class Commands(TyperGroup):
+    """Turns what Penstock raises on purpose into a message and exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a PenstockError ends it without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            typer.echo(f"penstock: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="penstock",
+    help="Stream analytics on Apache Spark that can be changed while it runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+App = Annotated[
+    str, typer.Argument(metavar="APP", help="APP.py, APP.py:NAME, MODULE:NAME, or a built-in app's name.")
+]
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", help="Where the run keeps its checkpoint and progress.", show_default=".penstock/<name>"
+    ),
+]
+Hops = Annotated[
+    int | None, typer.Option(min=1, help="Exchanges in the fabric; more leave room for later changes.")
+]
+Partitions = Annotated[
+    int | None, typer.Option(min=1, help="State partitions.", show_default="cores of the master")
+]
+
+
+def _usage(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Make a parser's ValueError a usage error, which exits with 2."""
+
+    def parsed(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return parsed
+
+
+@app.command()
+def run(
+    target: App,
+    directory: Directory = None,
+    master: Annotated[str, typer.Option(help="Any Spark master.")] = "local[*]",
+    partitions: Partitions = None,
+    hops: Hops = None,
+    every: Annotated[
+        str | None, typer.Option(help="Smallest time between epochs, e.g. 500ms or 10s.", show_default="none")
+    ] = None,
+    until: Annotated[
+        Literal["stopped", "finished", "caught-up"],
+        typer.Option(
+            help="When to end: never by itself, at the end of bounded sources, or with nothing to read."
+        ),
+    ] = "stopped",
+    memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; repeat it.")
+    ] = None,
+) -> None:
+    """Run a topology, or continue where it stopped. Ctrl-C ends at an epoch boundary."""
+    from penstock.cli.loading import load
+    from penstock.cli.running import run_topology
+
+    time_between = _usage(parse_time)(every) if every else None
+    settings = _usage(lambda _: parse_settings(conf or []))("")
+    run_topology(
+        load(target),
+        directory=directory,
+        master=master,
+        partitions=partitions,
+        hops=hops,
+        every=time_between,
+        until=until,
+        memory=memory,
+        spark=settings,
+    )
+
+
+@app.command()
+def check(target: App, hops: Hops = None, partitions: Partitions = None) -> None:
+    """Check a topology and print its plan: stages, hops, where state lives. Starts no Spark."""
+    from penstock.cli.loading import load
+    from penstock.plan import explain
+
+    typer.echo(explain(load(target), hops=hops, partitions=partitions))
+
+
+@app.command()
+def describe(
+    target: App,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flow chart.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Show the nodes of a topology."""
+    from penstock.cli.loading import load
+
+    if mermaid and as_json:
+        raise typer.BadParameter("choose one of --mermaid and --json")
+    topology = load(target)
+    if as_json:
+        typer.echo(topology.to_json())
+    else:
+        typer.echo(topology.mermaid() if mermaid else topology.describe())
+
+
+@app.command()
+def bench(
+    name: Annotated[str | None, typer.Argument(help="One benchmark; without it, all of them.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the JSON object on standard output.")] = False,
+    runs: Annotated[int, typer.Option(min=1, help="Times to run; the median is reported.")] = 3,
+    listed: Annotated[bool, typer.Option("--list", help="Say what there is and end.")] = False,
+) -> None:
+    """Measure this machine. The last line is one JSON object per benchmark."""
+    from penstock.bench import harness
+
+    if listed:
+        typer.echo(harness.listing())
+    elif name is not None and name not in harness.BENCHES:
+        raise typer.BadParameter(f"no benchmark {name!r}; there are: {', '.join(harness.BENCHES)}")
+    else:
+        for chosen in [name] if name else harness.BENCHES:
+            harness.measure(harness.BENCHES[chosen], runs=runs, quiet=as_json)
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where results and the run go.")] = Path(
+        "out/demo"
+    ),
+    seconds: Annotated[int, typer.Option(min=1, help="How long events keep coming.")] = 30,
+    rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 200_000,
+) -> None:
+    """Run a web shop's click stream live for half a minute and show what came out."""
+    from penstock.cli.running import run_demo
+
+    run_demo(directory, seconds=seconds, rate=rate)
+
+
+@app.command()
+def doctor(
+    directory: Directory = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Say what this machine has, what is missing, and how to get it."""
+    from penstock.cli.doctor import examine, report, to_json
+
+    checks = examine(directory or Path(".penstock"))
+    typer.echo(to_json(checks) if as_json else report(checks))
+    if any(check.status == "missing" for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,173 @@
+"""Find the topology that the command line names.
+
+``APP.py``, ``APP.py:NAME``, ``MODULE``, ``MODULE:NAME`` or a built-in app's name. NAME is a Topology, or a
+function without arguments that makes one; without NAME the module must hold exactly one Topology.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from penstock.apps import APPS
+from penstock.errors import AppNotFound, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.topology.stream import Topology
+
+
+def load(target: str) -> Topology:
+    """The topology that ``target`` names; raises AppNotFound and says what was found instead."""
+    place, colon, name = APPS.get(target, target).rpartition(":")
+    if not colon:
+        place, name = name, ""
+    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
+    return _named(module, name, place) if name else _only(module, place)
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise AppNotFound(what=path, reason="there is no such file", next_step="check the path")
+    folder = path.resolve().parent
+    _on_path(folder)
+    name = _free_name(path)
+    spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None  # a path that ends in .py has a spec,
+    assert spec.loader is not None  # and a loader
+    module = importlib.util.module_from_spec(spec)
+    known = set(sys.modules)
+    # Known by its name while it runs: dataclasses and pickling look it up there.
+    sys.modules[name] = module
+    try:
+        with _users_code(path.name):
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    _ship_by_value(folder, [name, *(set(sys.modules) - known)])
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    folder = Path.cwd()
+    _on_path(folder)
+    known = set(sys.modules)
+    if not _exists(name):
+        raise AppNotFound(
+            what=name,
+            reason="there is no such module, file or built-in app",
+            next_step="name a file as APP.py, a module as MODULE:NAME, "
+            f"or a built-in app: {', '.join(sorted(APPS))}",
+        )
+    with _users_code(name):
+        module = importlib.import_module(name)
+    _ship_by_value(folder, [name, *(set(sys.modules) - known)])
+    return module
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ModuleNotFoundError, ValueError):  # a package on the way is missing; no name at all
+        return False
+
+
+def _on_path(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _free_name(path: Path) -> str:
+    """The file's stem, unless another module has it: an app called `json.py` must not replace json."""
+    there = sys.modules.get(path.stem)
+    if there is None or getattr(there, "__file__", None) == str(path.resolve()):
+        return path.stem
+    return f"{path.stem}_app"
+
+
+def _ship_by_value(folder: Path, names: list[str]) -> None:
+    """Send the app's own modules to the workers as code: they cannot import them there."""
+    import cloudpickle
+
+    for name in names:
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        if module is None or not file or not Path(file).is_relative_to(folder):
+            continue
+        if "site-packages" in Path(file).parts or name.partition(".")[0] == "penstock":
+            continue
+        cloudpickle.register_pickle_by_value(module)
+
+
+def _named(module: ModuleType, name: str, place: str) -> Topology:
+    from penstock.topology.stream import Topology
+
+    if not hasattr(module, name):
+        raise AppNotFound(what=place, reason=f"it has no '{name}'", next_step=f"it has: {_found(module)}")
+    value = getattr(module, name)
+    if callable(value) and not isinstance(value, type | Topology):
+        with _users_code(f"{place}:{name}"):
+            value = value()
+    if not isinstance(value, Topology):
+        raise AppNotFound(
+            what=f"{place}:{name}",
+            reason=f"it is a {type(value).__name__}, not a Topology",
+            next_step=f"topologies there: {_found(module)}",
+        )
+    return value
+
+
+def _only(module: ModuleType, place: str) -> Topology:
+    from penstock.topology.stream import Topology
+
+    found = {id(value): value for value in vars(module).values() if isinstance(value, Topology)}
+    if len(found) == 1:
+        return next(iter(found.values()))
+    if not found:
+        raise AppNotFound(
+            what=place,
+            reason="it holds no Topology",
+            next_step="make one at the top level, e.g. top = penstock.Topology('name'), "
+            "or name a function that returns one as APP.py:FUNCTION",
+        )
+    raise AppNotFound(
+        what=place,
+        reason="it holds several topologies",
+        next_step=f"choose one, e.g. {place}:NAME; {_found(module)}",
+    )
+
+
+def _found(module: ModuleType) -> str:
+    from penstock.topology.stream import Topology
+
+    names = [name for name, value in vars(module).items() if isinstance(value, Topology)]
+    return ", ".join(names) or "no topology"
+
+
+@contextmanager
+def _users_code(what: str) -> Iterator[None]:
+    """Give an error in the user's code its address; ours pass through."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise AppNotFound(
+            what=what, reason=f"it cannot be loaded: {_told(error)}", next_step="mend it and try again"
+        ) from error
+
+
+def _told(error: BaseException) -> str:
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return f"{kind}: {error.msg} ({Path(error.filename or '?').name}:{error.lineno})"
+    # The last line outside of Python's own loader is where the user has to look.
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    return f"{kind}: {error} ({Path(frames[-1].filename).name}:{frames[-1].lineno})"

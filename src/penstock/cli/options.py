@@ -1,0 +1,32 @@
+"""Text from the command line as values; ValueError says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+
+def parse_time(text: str) -> timedelta:
+    """A length of time.
+
+    >>> parse_time("500ms"), parse_time("1.5m")
+    (datetime.timedelta(microseconds=500000), datetime.timedelta(seconds=90))
+    """
+    from penstock.connect.durations import microseconds
+
+    return timedelta(microseconds=microseconds(text.strip(), where="--every", what="the time"))
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Spark settings from ``key=value`` texts; the last one of a key wins.
+
+    >>> parse_settings(["spark.ui.enabled=true", "spark.x=a=b"])
+    {'spark.ui.enabled': 'true', 'spark.x': 'a=b'}
+    """
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{pair!r} is no setting; write KEY=VALUE, e.g. spark.ui.enabled=true")
+        settings[key.strip()] = value.strip()
+    return settings

@@ -1,0 +1,62 @@
+"""Start a run, show it, and say at the end where the results are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from penstock.cli.live import summary, watch
+
+if TYPE_CHECKING:
+    from penstock.topology.stream import Topology
+
+QUIT = 130  # what a shell reports for a program that Ctrl-C ended
+
+
+def run_topology(topology: Topology, **options: Any) -> None:
+    """Run until it ends by itself or the user ends it; ``options`` are those of RunOptions."""
+    from penstock.spark.options import RunOptions
+    from penstock.spark.runner import start
+
+    console = Console()
+    chosen = RunOptions(**options)
+    console.print(f"penstock: starting '{topology.name}' on {chosen.master}", markup=False, highlight=False)
+    try:
+        with start(topology, chosen) as handle:
+            seen = watch(handle, topology.name, console=console)
+            text = summary(topology.name, seen, handle.directory, results(topology))
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        console.print("penstock: quit at once; the next run repeats the unfinished epoch", highlight=False)
+        sys.stdout.flush()
+        # Not sys.exit: that would wait for Spark. Its JVM ends by itself when this process is gone.
+        os._exit(QUIT)
+
+
+def results(topology: Topology) -> list[str]:
+    """One line per sink: its name and where it writes."""
+    return [f"{node.name}: {node.spec.describe()}" for node in topology.graph if node.spec.kind == "sink"]
+
+
+def run_demo(directory: Path, *, seconds: int, rate: int) -> None:
+    """Run the demo from its beginning and say how to look at what it wrote."""
+    from penstock.apps import demo
+
+    for name in (*demo.TABLES, "run"):  # only what an earlier demo made
+        shutil.rmtree(directory / name, ignore_errors=True)
+    topology = demo.topology(directory, rate=rate, seconds=seconds)
+    print(demo.STORY, end="\n\n")
+    print(topology.describe(), end="\n\n")
+    run_topology(topology, directory=directory / "run", until="finished")
+    print(f"\n{demo.look(directory, _python())}")
+
+
+def _python() -> str:
+    """The Python that has Penstock, as short as the shell accepts it from here."""
+    here = Path(sys.executable)
+    return str(here.relative_to(Path.cwd())) if here.is_relative_to(Path.cwd()) else str(here)

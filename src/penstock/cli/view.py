@@ -1,0 +1,141 @@
+"""What the terminal shows of a run: progress in, text out. Nothing here waits or asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli import numbers
+from penstock.control.progress import NodeProgress, Progress
+
+WARM_UP = (
+    "starting Spark; the first epoch takes 5 to 12 seconds: "
+    "the JVM compiles its code, Python workers start. Later epochs are fast."
+)
+_KEPT = 120
+_WINDOW_NS = 5_000_000_000
+
+
+@dataclass(slots=True)
+class Seen:
+    """The epochs that a view has seen, and the sums over them."""
+
+    epochs: list[Progress] = field(default_factory=list)
+    events: int = 0
+    dead_letters: int = 0
+    count: int = 0
+    first_ns: int = 0
+
+    def take(self, history: Sequence[Progress]) -> list[Progress]:
+        """Add the epochs that are new; return them."""
+        newest = self.epochs[-1].epoch if self.epochs else -1
+        fresh = [progress for progress in history if progress.epoch > newest]
+        for progress in fresh:
+            if not self.count:
+                self.first_ns = progress.at_ns - int(progress.epoch_ms * 1e6)
+            self.events += progress.events
+            self.dead_letters += progress.dead_letters
+            self.count += 1
+        self.epochs = [*self.epochs, *fresh][-_KEPT:]
+        return fresh
+
+    @property
+    def newest(self) -> Progress | None:
+        return self.epochs[-1] if self.epochs else None
+
+    @property
+    def events_per_s(self) -> float:
+        """Over the last five seconds by the clock, waiting included."""
+        if not self.epochs:
+            return 0.0
+        newest = self.epochs[-1]
+        recent = [p for p in self.epochs if newest.at_ns - p.at_ns < _WINDOW_NS]
+        began = recent[0].at_ns - int(recent[0].epoch_ms * 1e6)
+        elapsed = newest.at_ns - began
+        return sum(p.events for p in recent) / elapsed * 1e9 if elapsed > 0 else 0.0
+
+    @property
+    def elapsed_ms(self) -> float:
+        return (self.epochs[-1].at_ns - self.first_ns) / 1e6 if self.epochs else 0.0
+
+
+def lag(progress: Progress) -> str:
+    """How much waits in the sources, in the unit that they know."""
+    if progress.lag_rows is not None:
+        return f"{numbers.count(progress.lag_rows)} rows"
+    if progress.lag_bytes is not None:
+        return numbers.size(progress.lag_bytes)
+    return "unknown"
+
+
+def line(seen: Seen) -> str:
+    """The newest epoch as one line of a log."""
+    newest = seen.newest
+    if newest is None:
+        return WARM_UP
+    state = sum(node.state_bytes for node in newest.nodes)
+    return (
+        f"epoch {newest.epoch}  version {newest.version}  {numbers.count(seen.events_per_s)} events/s  "
+        f"total {numbers.count(newest.total_events)}  lag {lag(newest)}  "
+        f"epoch time {numbers.time(newest.epoch_ms)}  state {numbers.size(state)}  "
+        f"dead letters {numbers.count(seen.dead_letters)}"
+    )
+
+
+def screen(name: str, seen: Seen, waited_s: float, note: str = "") -> RenderableType:
+    """The whole live view."""
+    newest = seen.newest
+    if newest is None:
+        body: RenderableType = Text(f"{WARM_UP}\n{waited_s:.0f} s so far", style="yellow")
+    else:
+        body = Group(_headline(seen, newest), Text(""), _nodes(newest))
+    parts = [body, Text(f"\n{note}", style="yellow")] if note else [body]
+    hint = "Ctrl-C ends at the next epoch boundary; running again continues there"
+    return Panel(
+        Group(*parts), title=f"penstock · {name}", subtitle=hint, title_align="left", subtitle_align="left"
+    )
+
+
+def _headline(seen: Seen, newest: Progress) -> Table:
+    grid = Table.grid(padding=(0, 3))
+    rates = [progress.events_per_s for progress in seen.epochs]
+    grid.add_row(
+        Text(f"{numbers.count(seen.events_per_s)} events/s", style="bold green"),
+        Text(numbers.sparkline(rates), style="green"),
+        f"total {numbers.count(newest.total_events)}",
+    )
+    grid.add_row(
+        f"epoch {newest.epoch} in {numbers.time(newest.epoch_ms)}",
+        f"lag {lag(newest)}",
+        f"version {newest.version}",
+        Text(f"dead letters {numbers.count(seen.dead_letters)}", style="red" if seen.dead_letters else ""),
+    )
+    return grid
+
+
+def _nodes(newest: Progress) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
+    for heading in ("node", "kind"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("in/s", "out/s", "busy", "state"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for node in newest.nodes:
+        table.add_row(*_cells(node, newest.epoch_ms))
+    return table
+
+
+def _cells(node: NodeProgress, epoch_ms: float) -> tuple[str, ...]:
+    per_s = 1000 / epoch_ms if epoch_ms else 0.0
+    return (
+        node.node,
+        node.kind,
+        numbers.count(node.rows_in * per_s) if node.rows_in else "–",
+        numbers.count(node.rows_out * per_s) if node.rows_out else "–",
+        numbers.time(node.busy_ms),
+        numbers.size(node.state_bytes) if node.state_bytes else "–",
+    )

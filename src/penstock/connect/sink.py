@@ -1,0 +1,102 @@
+"""What a sink is: writers on the workers, and one commit per epoch that makes their work visible.
+
+An epoch can run again after a crash at any moment, with new writers. A sink therefore shows nothing
+before its commit, and a commit of an epoch that it already holds changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from penstock.topology.schema import Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """Which sink, in which run and epoch. ``attempt`` differs whenever a task is tried again."""
+
+    sink: str
+    epoch: int
+    run_id: str
+    attempt: str
+    run_dir: Path
+    schema: Schema
+
+    @property
+    def app_id(self) -> str:
+        """The name under which a shared store remembers which epochs it has."""
+        return f"{self.run_id}/{self.sink}"
+
+
+class SinkWriter(ABC):
+    """Takes the rows of one task. Nothing it writes is visible before the sink's commit."""
+
+    @abstractmethod
+    def write(self, df: pl.DataFrame) -> None:
+        """Take rows, in order."""
+
+    @abstractmethod
+    def close(self) -> Any:
+        """Finish; the picklable answer goes to the commit."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Throw away what was written. Safe to call at any time, also twice."""
+
+
+class Sink(ABC):
+    """An output that is idempotent by epoch, as a frozen value that can be shipped to the workers."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def open(self, context: SinkContext) -> SinkWriter:
+        """Begin to write one task's share of an epoch."""
+
+    @abstractmethod
+    def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
+        """Make an epoch visible, once all its writers have closed; ``messages`` are their answers.
+
+        May run again for the same epoch after a crash at any moment and then changes nothing.
+        """
+
+    def describe(self) -> str:
+        """One line for people."""
+        return type(self).__name__
+
+
+def file_name(text: str) -> str:
+    """A name that is safe as one part of a path, different for different texts."""
+    return quote(text, safe=" +=@,").replace("~", "%7E").replace(".", "%2E")
+
+
+def fresh_name(context: SinkContext) -> str:
+    """A file name that no other writer uses, sorted by epoch."""
+    return f"{context.epoch:012d}-{uuid.uuid4().hex}"
+
+
+def shown_path(path: str) -> str:
+    """A path for people: short when it lies below the working directory."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Put ``data`` at ``path``, entirely or not at all, whatever process dies when."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with scratch.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

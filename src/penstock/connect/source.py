@@ -1,0 +1,146 @@
+"""What a source is: a planner that cuts an endless input into epochs, and readers that fetch the pieces.
+
+A planner works in offsets (small JSON values), readers work in splits (JSON, made by the planner).
+Whatever lies between two offsets must be the same rows whenever and however often it is read: that is
+what makes an epoch repeatable.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.topology.schema import Schema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Offset: TypeAlias = dict[str, Any]
+
+BATCH_ROWS = 1 << 20
+BATCH_BYTES = 64 << 20
+# The last microsecond that Python's datetime can hold: the punctuation of a source that has ended.
+END_OF_TIME = 253_402_300_799_999_999
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much one epoch may take. ``None`` means as much as there is."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What one task reads. ``position`` orders the splits of a source over its whole life."""
+
+    position: int
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows that lie together.
+
+    ``position`` is the place of the first row: it ascends in the source's own order and never
+    depends on how the input was cut into splits.
+    """
+
+    position: int
+    rows: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that could not be read, where it was, and why."""
+
+    position: int
+    where: str
+    raw: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is waiting behind an offset, as far as it is known without reading it."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+Reject: TypeAlias = Callable[[BadRecord], None]
+
+
+class SourcePlanner(ABC):
+    """Decides what each epoch takes. Lives in one process next to Spark's driver and may cache."""
+
+    @abstractmethod
+    def initial(self) -> Offset:
+        """The offset before the first record. The same at every call."""
+
+    @abstractmethod
+    def latest(self, start: Offset, limit: Limit) -> Offset:
+        """The end of an epoch that begins at ``start``; equal to ``start`` when there is nothing new.
+
+        Takes at most ``limit``, but at least one record if there is one.
+        """
+
+    @abstractmethod
+    def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+        """Cut ``start`` to ``end`` into at most ``parallelism`` splits, positions ascending.
+
+        A pure function of its arguments and of data that does not change.
+        """
+
+    def commit(self, end: Offset) -> None:  # noqa: B027 - most sources have nothing to trim
+        """Learn that nothing before ``end`` will be read again."""
+
+    def backlog(self, offset: Offset) -> Backlog:
+        """How much waits behind ``offset``."""
+        return Backlog()
+
+    def punctuation(self, offset: Offset, observed: int | None) -> int | None:
+        """The time in µs that no event behind ``offset`` lies before, or None when nothing is known.
+
+        ``observed`` is the greatest event time of all committed epochs.
+        """
+        return None
+
+    def finished(self, offset: Offset) -> bool:
+        """Whether the source is bounded and ``offset`` is its end."""
+        return False
+
+
+class Source(ABC):
+    """A replayable input, as a frozen value that can be shipped to the workers."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """The columns of every batch."""
+
+    @property
+    @abstractmethod
+    def time(self) -> str | None:
+        """The column that holds the event time, if any."""
+
+    @abstractmethod
+    def planner(self, state_dir: Path) -> SourcePlanner:
+        """Make the planner. What it must remember beside offsets it keeps in ``state_dir``."""
+
+    @abstractmethod
+    def read(self, split: Split, reject: Reject) -> Iterator[Batch]:
+        """Read a split in order, in batches of about a million rows or 64 MiB at most.
+
+        Records that cannot be read go to ``reject``; they never end the stream.
+        """
+
+    def describe(self) -> str:
+        """One line for people."""
+        return type(self).__name__

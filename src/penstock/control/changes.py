@@ -1,0 +1,126 @@
+"""Plan a change of a running topology: what is kept, added, swapped and lost. Pure and printable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from penstock.errors import BadChange
+from penstock.operators.operator import overrides
+from penstock.plan.program import Program
+from penstock.topology import specs
+from penstock.topology.describe import diff
+from penstock.topology.graph import Node
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """What a new version does to each node. Print it before you apply it."""
+
+    program: Program
+    """The new version, with the birth of each node's state."""
+    version: int
+    kept: tuple[str, ...]
+    added: tuple[str, ...]
+    swapped: tuple[tuple[str, str], ...]
+    """Nodes whose logic, inputs or parameters change while their state stays."""
+    removed: tuple[str, ...]
+    lost: tuple[tuple[str, str], ...]
+    """Nodes whose state is lost, and why."""
+    refused: str | None = None
+    """Why the change cannot be made while the topology runs, if so."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.swapped or self.removed or self.lost)
+
+    def __str__(self) -> str:
+        counts = [
+            f"keep {len(self.kept)}",
+            f"add {len(self.added)}" if self.added else "",
+            f"swap {len(self.swapped)} (state kept)" if self.swapped else "",
+            f"remove {len(self.removed)}" if self.removed else "",
+            f"state LOST: {len(self.lost)}" if self.lost else "",
+        ]
+        lines = [f"version {self.version}: " + ", ".join(c for c in counts if c)]
+        lines += [f"  + {name}" for name in self.added]
+        lines += [f"  ~ {name}: {what}" for name, what in self.swapped]
+        lines += [f"  - {name}" for name in self.removed]
+        lines += [f"  ! {name}: state LOST ({why})" for name, why in self.lost]
+        return "\n".join([*lines, *([f"  refused: {self.refused}"] if self.refused else [])])
+
+
+def plan_change(running: Program, desired: Program, *, version: int, hops: int | None = None) -> ChangePlan:
+    """What becomes of each node when ``desired`` takes over from ``running``.
+
+    ``hops`` is the number of exchanges in the running fabric.
+    """
+    difference = diff(running.graph, desired.graph)
+    changed = dict(difference.changed)
+    lost = {n.name: why for n in running.hosted.values() if (why := _state_loss(running, desired, n))}
+    born = {
+        name: version if name not in running.hosted or name in lost else running.born.get(name, 0)
+        for name in desired.hosted
+    }
+    return ChangePlan(
+        program=replace(desired, born=born),
+        version=version,
+        kept=tuple(n.name for n in desired.graph if n.name in running.graph.nodes and n.name not in changed),
+        added=difference.added,
+        swapped=tuple((name, what) for name, what in changed.items() if name not in lost),
+        removed=difference.removed,
+        lost=tuple(lost.items()),
+        refused=_refusal(running, desired, hops if hops is not None else max(running.hops, 0)),
+    )
+
+
+def require_applicable(plan: ChangePlan, *, allow_state_loss: bool) -> None:
+    """Raise BadChange unless the plan can be applied to the running topology."""
+    if plan.refused is not None:
+        raise BadChange(
+            topology=plan.program.graph.name, reason=plan.refused,
+            next_step="stop it and start the new topology in another directory",
+        )
+    unasked = [(name, why) for name, why in plan.lost if name not in plan.removed]
+    if unasked and not allow_state_loss:
+        raise BadChange(
+            topology=plan.program.graph.name,
+            reason="state would be lost: " + "; ".join(f"{name} ({why})" for name, why in unasked),
+            next_step="keep these nodes as they are, or pass allow_state_loss=True",
+        )
+
+
+def _refusal(running: Program, desired: Program, hops: int) -> str | None:
+    if running.graph.name != desired.graph.name:
+        return f"it is named '{running.graph.name}' and the new one '{desired.graph.name}'"
+    if desired.hops > hops:
+        return (
+            f"the new topology needs {desired.hops} exchanges and the running fabric has {hops} "
+            f"(reserve spare ones at the start with hops={desired.hops})"
+        )
+    old, new = ({n.name: n for n in p.natives} for p in (running, desired))
+    if old.keys() != new.keys() or any(not old[name].same_as(new[name]) for name in new):
+        return "the Spark DataFrame nodes differ, and they are part of Spark's plan"
+    return None
+
+
+def _state_loss(running: Program, desired: Program, node: Node) -> str | None:
+    """Why a node's state cannot be kept, if so."""
+    if not isinstance(node.spec, specs.ProcessSpec):
+        return None
+    new = desired.hosted.get(node.name)
+    if new is None:
+        return "the node is removed"
+    if not isinstance(new.spec, specs.ProcessSpec):
+        return f"the node becomes {new.spec.kind}"
+    if new.parallelism != node.parallelism:
+        return f"{node.parallelism} slices become {new.parallelism}"
+    if _keys(node) != _keys(new):
+        return "its rows are routed by other keys"
+    old_layout, new_layout = node.spec.operator.state_version, new.spec.operator.state_version
+    if old_layout != new_layout and not overrides(new.spec.operator, "migrate_state"):
+        return f"state version {old_layout} becomes {new_layout} and there is no migrate_state"
+    return None
+
+
+def _keys(node: Node) -> dict[str, str]:
+    """How each input finds its slices; state stays where its keys are."""
+    return {edge.input: edge.route.describe() for edge in node.inputs if edge.route is not None}

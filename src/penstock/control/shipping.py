@@ -1,0 +1,71 @@
+"""Pickle a program so that the user's own modules travel with it."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from penstock.plan.program import Program
+
+_INSTALLED = tuple(
+    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_PENSTOCK = str(Path(__file__).resolve().parents[1])
+
+
+def dumps(program: Program, *, search_path: list[str]) -> bytes:
+    """The program as bytes, with the folders where further modules of the user may be found."""
+    with _by_value(_user_modules(program)):
+        body = cloudpickle.dumps(program)
+    return cloudpickle.dumps({"search_path": search_path, "program": body})
+
+
+def _user_modules(program: Program) -> set[ModuleType]:
+    """Modules of functions and operators that are not installed packages.
+
+    Workers cannot import a script by its name, and a module that was edited since must not slip
+    into a version that was made before.
+    """
+    found = set()
+    for node in program.graph:
+        values = [*vars(node.spec).values(), *(getattr(e.route, "function", None) for e in node.inputs)]
+        for value in values:
+            found |= set(_modules_of(value))
+    return found
+
+
+def _modules_of(value: Any) -> Iterator[ModuleType]:
+    inner = [getattr(value, name, None) for name in ("fn", "function", "time_of")]
+    for item in (value, *inner):
+        name = getattr(item, "__module__", None) or type(item).__module__
+        module = sys.modules.get(name)
+        if module is not None and name != "__main__" and _is_users(module):
+            yield module
+
+
+def _is_users(module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    path = str(Path(file).resolve())
+    return not path.startswith((*_INSTALLED, _PENSTOCK))
+
+
+@contextmanager
+def _by_value(modules: set[ModuleType]) -> Iterator[None]:
+    known = cloudpickle.list_registry_pickle_by_value()
+    added = [module for module in modules if module.__name__ not in known]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)

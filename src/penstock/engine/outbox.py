@@ -1,0 +1,90 @@
+"""Turns what leaves a task into parcels: rows for one slice, numbered so that order is never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from penstock.engine.flow import Departure
+from penstock.frames.frame import encode
+from penstock.frames.routing import slice_ids, split_encoded
+from penstock.operators.boundary import Boundary
+from penstock.topology.graph import Edge, Node
+from penstock.topology.routes import Route
+
+FRAME_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A payload on its way to one slice of a node; a broadcast shares one payload."""
+
+    node: str
+    slice: int
+    input: str
+    source: str
+    sequence: int
+    rows: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Outbox:
+    """Collects departures of one origin, cuts them by slice and serialises each payload once."""
+
+    origin: str
+    """Orders the parcels of different senders at the receiver, together with the sequence."""
+    place: int
+    """The slice that rows go to where the receiver has no slices of its own (sinks, Spark)."""
+    boundary: Boundary | None = None
+    _waiting: dict[tuple[str, Edge], list[Departure]] = field(default_factory=dict)
+    _rows: int = 0
+    _position: int = 0
+
+    def add(self, departures: list[Departure], position: int) -> Iterator[Parcel]:
+        """Take departures; give parcels once there are enough rows for large ones.
+
+        ``position`` says where the sender is in its own stream: it numbers the parcels and deals
+        out shuffled rows, so it must depend on the data alone.
+        """
+        if not self._waiting:
+            self._position = position
+        for departure in departures:
+            self._waiting.setdefault((departure.target.name, departure.edge), []).append(departure)
+            self._rows += departure.rows.height
+        if self._rows >= FRAME_ROWS:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Parcel]:
+        """Give everything that waits."""
+        waiting, self._waiting, self._rows = self._waiting, {}, 0
+        for (_, edge), departures in waiting.items():
+            rows = pl.concat([d.rows for d in departures], rechunk=True)
+            yield from self._parcels(departures[0].target, edge, rows)
+
+    def _parcels(self, target: Node, edge: Edge, rows: pl.DataFrame) -> Iterator[Parcel]:
+        def parcel(slice_: int, count: int, payload: bytes) -> Parcel:
+            return Parcel(target.name, slice_, edge.input, self.origin, self._position, count, payload)
+
+        if edge.route is None:
+            yield parcel(self.place, rows.height, encode(rows))
+            return
+        ids = self._ids(target, edge, edge.route, rows)
+        if ids is None:
+            payload = encode(rows)
+            yield from (parcel(s, rows.height, payload) for s in range(target.parallelism))
+            return
+        for cut in split_encoded(rows, ids, target.parallelism):
+            yield parcel(cut.slice, cut.rows, cut.payload)
+
+    def _ids(self, target: Node, edge: Edge, route: Route, rows: pl.DataFrame) -> npt.NDArray[np.int32] | None:
+        try:
+            return slice_ids(rows, route, target.parallelism, start=self._position)
+        except Exception as error:  # partition_by runs the user's function
+            if self.boundary is None:
+                raise
+            raise self.boundary.failure(target, rows, error) from error

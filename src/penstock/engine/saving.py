@@ -1,0 +1,207 @@
+"""How a state becomes bytes and back, whatever it is made of.
+
+Three ways: containers that track what changed (KeyedTable and dicts of them), the operator's own
+``export_state``, or the whole state pickled. The operator's class decides; users need not.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import cloudpickle
+
+from penstock.engine.state_log import (
+    GENESIS,
+    Head,
+    Shelf,
+    next_stamp,
+    read_base,
+    read_deltas,
+    wants_base,
+    write_base,
+    write_delta,
+)
+from penstock.operators.operator import Operator, overrides
+
+
+class Way(ABC):
+    """Saves and restores the state of one slice."""
+
+    tag: ClassVar[int]
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
+
+    @abstractmethod
+    def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
+        """Write what changed and give the new head; None if nothing changed."""
+
+    @abstractmethod
+    def restore(self, shelf: Shelf, head: Head) -> Any:
+        """The state that the log holds."""
+
+    def catch_up(self, state: Any, shelf: Shelf, head: Head, stamp: int, first: int) -> Any:
+        """Bring a state of the log's past up to date. Raises LookupError if that cannot be done."""
+        raise LookupError("this state is restored as a whole")
+
+    @abstractmethod
+    def exported(self, shelf: Shelf, head: Head) -> Any:
+        """What ``migrate_state`` gets of a log that another version wrote."""
+
+
+class Containers(Way):
+    """A container, or a dict of containers, that knows what changed in it."""
+
+    tag = 0
+
+    def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
+        if not any(part.is_changed for part in _parts(state).values()):
+            return None
+        if wants_base(head, stagger):
+            return write_base(shelf, head, _packed({n: p.export_base() for n, p in _parts(state).items()}))
+        changed = {n: p.export_delta() for n, p in _parts(state).items() if p.is_changed}
+        return write_delta(shelf, head, _packed(changed))
+
+    def restore(self, shelf: Shelf, head: Head) -> Any:
+        state = self.operator.init_state()
+        stamp, base = read_base(shelf, head)
+        _apply(state, base)
+        return self.catch_up(state, shelf, head, stamp, head.first_delta)
+
+    def catch_up(self, state: Any, shelf: Shelf, head: Head, stamp: int, first: int) -> Any:
+        if first < head.first_delta:
+            raise LookupError("the state is older than the base")
+        for delta in read_deltas(shelf, head, stamp, first):
+            _apply(state, delta)
+        return state
+
+    def exported(self, shelf: Shelf, head: Head) -> Any:
+        """The rows of each container as it was (see ``KeyedTable.frame``)."""
+        from penstock.operators.keyed import KeyedTable
+
+        stamp, base = read_base(shelf, head)
+        tables = {name: KeyedTable.restored(part) for name, part in _unpacked(base).items()}
+        for delta in read_deltas(shelf, head, stamp, head.first_delta):
+            for name, part in _unpacked(delta).items():
+                tables[name].apply(part)
+        frames = {name: table.frame() for name, table in tables.items()}
+        return frames[""] if set(frames) == {""} else frames
+
+
+class _Whole(Way):
+    """The state as one piece, written when it differs from what was written last."""
+
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator)
+        self._last = GENESIS
+
+    def _save_whole(self, blob: bytes, shelf: Shelf, head: Head) -> Head | None:
+        mark = next_stamp(GENESIS, blob)
+        if head.base_values and mark == self._last:
+            return None
+        self._last = mark
+        return write_base(shelf, head, blob)
+
+    def _read_whole(self, shelf: Shelf, head: Head) -> bytes:
+        _, blob = read_base(shelf, head)
+        self._last = next_stamp(GENESIS, blob)
+        return blob
+
+
+class Pickled(_Whole):
+    """Anything that can be pickled."""
+
+    tag = 1
+
+    def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
+        if state is None and not head.base_values:
+            return None
+        return self._save_whole(cloudpickle.dumps(state), shelf, head)
+
+    def restore(self, shelf: Shelf, head: Head) -> Any:
+        return pickle.loads(self._read_whole(shelf, head))
+
+    def exported(self, shelf: Shelf, head: Head) -> Any:
+        return self.restore(shelf, head)
+
+
+class OwnBytes(_Whole):
+    """An operator that exports the whole state as bytes, or the chunks that changed."""
+
+    tag = 2
+
+    def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
+        made = self.operator.export_state(state)
+        if not isinstance(made, dict):
+            return self._save_whole(_packed({"whole": bytes(made)}), shelf, head)
+        if not made:
+            return None
+        delta = _packed({f"chunk {name}": chunk for name, chunk in made.items()})
+        if head.base_values and wants_base(head, stagger):
+            return write_base(shelf, head, _packed(_merged([*_blobs(shelf, head), delta])))
+        return write_delta(shelf, head, delta) if head.base_values else write_base(shelf, head, delta)
+
+    def restore(self, shelf: Shelf, head: Head) -> Any:
+        if not head.deltas:
+            self._read_whole(shelf, head)
+        return self.operator.import_state(self.exported(shelf, head))
+
+    def exported(self, shelf: Shelf, head: Head) -> Any:
+        parts = _merged(_blobs(shelf, head))
+        if "whole" in parts:
+            return parts["whole"]
+        return {name.removeprefix("chunk "): chunk for name, chunk in parts.items()}
+
+
+WAYS: dict[int, type[Way]] = {way.tag: way for way in (Containers, Pickled, OwnBytes)}
+
+
+def way_for(operator: Operator) -> type[Way]:
+    """How this operator's state is saved."""
+    if overrides(operator, "export_state"):
+        return OwnBytes
+    state = operator.init_state()
+    return Containers if all(map(_is_container, _parts(state).values())) else Pickled
+
+
+def size_of(state: Any) -> int:
+    """Bytes that the state's containers hold."""
+    return sum(int(getattr(part, "nbytes", 0)) for part in _parts(state).values())
+
+
+def _is_container(part: Any) -> bool:
+    return all(hasattr(part, name) for name in ("export_base", "export_delta", "apply", "is_changed"))
+
+
+def _parts(state: Any) -> dict[str, Any]:
+    return state if isinstance(state, dict) and state else {"": state}
+
+
+def _apply(state: Any, blob: bytes) -> None:
+    parts = _parts(state)
+    for name, part in _unpacked(blob).items():
+        parts[name].apply(part)
+
+
+def _blobs(shelf: Shelf, head: Head) -> list[bytes]:
+    stamp, base = read_base(shelf, head)
+    return [base, *read_deltas(shelf, head, stamp, head.first_delta)]
+
+
+def _merged(blobs: list[bytes]) -> dict[str, bytes]:
+    """Later chunks replace earlier ones; None drops one."""
+    total: dict[str, bytes] = {}
+    for blob in blobs:
+        total.update(_unpacked(blob))
+    return {name: chunk for name, chunk in total.items() if chunk is not None}
+
+
+def _packed(parts: dict[str, Any]) -> bytes:
+    return pickle.dumps(parts, protocol=5)
+
+
+def _unpacked(blob: bytes) -> dict[str, Any]:
+    parts: dict[str, Any] = pickle.loads(blob)
+    return parts

@@ -1,0 +1,154 @@
+"""The log of one slice's state: a base and the deltas since, in a few large values.
+
+An epoch writes what it changed. Every save has a stamp that is a hash of the stamp before and of
+what was written, so equal stamps mean equal histories: state that a worker still has in memory is
+used only if its stamp is the log's, and catches up from the deltas if its stamp is in the log's past.
+
+This core does no input or output of its own: a Shelf keeps the values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from penstock.errors import InternalError
+
+CHUNK_BYTES = 16 << 20
+"""Values larger than this are cut, so that no single value strains the store."""
+DELTAS_AT_MOST = 200
+"""Restoring reads this many deltas per slice in the worst case."""
+GENESIS = 0
+_STAMP = struct.Struct("<Q")
+_HEAD = struct.Struct("<BQqiBqqqqqq")
+_FORMAT = 1
+
+
+class Shelf(Protocol):
+    """Where a slice's log is kept: numbered values and one head."""
+
+    def head(self) -> bytes | None: ...
+    def put_head(self, head: bytes) -> None: ...
+    def get(self, number: int) -> bytes | None: ...
+    def put(self, number: int, value: bytes) -> None: ...
+    def drop(self, number: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What the log holds, small enough to read and write in every epoch."""
+
+    stamp: int
+    born: int
+    """The version of the topology in which this state began; another one's state is not ours."""
+    layout: int
+    """The operator's ``state_version``."""
+    way: int
+    """How the state was made into bytes (see ``engine.saving``)."""
+    base: int
+    """Number of the first value of the base; the deltas follow it."""
+    base_values: int
+    base_bytes: int
+    deltas: int
+    delta_bytes: int
+    following: int
+    """Number of the next value to write."""
+
+    def pack(self) -> bytes:
+        return _HEAD.pack(
+            _FORMAT, self.stamp, self.born, self.layout, self.way, self.base, self.base_values, self.base_bytes,
+            self.deltas, self.delta_bytes, self.following,
+        )
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Head:
+        format_, *values = _HEAD.unpack(packed)
+        if format_ != _FORMAT:
+            raise InternalError(what=f"a state log of format {format_}; this Penstock reads {_FORMAT}")
+        return cls(*values)
+
+    @property
+    def first_delta(self) -> int:
+        return self.base + self.base_values
+
+
+def empty_head(born: int, layout: int, way: int) -> Head:
+    """The head of a log that holds nothing yet."""
+    return Head(GENESIS, born, layout, way, 0, 0, 0, 0, 0, 0)
+
+
+def next_stamp(stamp: int, written: bytes) -> int:
+    """The stamp after writing something to a log with this stamp."""
+    digest = hashlib.blake2b(written, digest_size=8, key=_STAMP.pack(stamp))
+    return int.from_bytes(digest.digest(), "little")
+
+
+def wants_base(head: Head, stagger: int) -> bool:
+    """Whether the next save should write everything instead of a delta.
+
+    Grows with the change: the deltas may weigh as much as the base. Slices that change alike are
+    kept from compacting in the same epoch by their own ``stagger``.
+    """
+    if head.base_values == 0:
+        return True
+    share = 1 + (stagger % 16) / 16
+    heavy = head.delta_bytes > max(head.base_bytes, 64 << 10) * share
+    return heavy or head.deltas >= DELTAS_AT_MOST + stagger * 37 % DELTAS_AT_MOST
+
+
+def write_base(shelf: Shelf, head: Head, base: bytes) -> Head:
+    """Start the log anew with everything; what was before it is dropped."""
+    stamp = next_stamp(head.stamp, base)
+    body = _STAMP.pack(stamp) + base
+    pieces = [body[i : i + CHUNK_BYTES] for i in range(0, len(body), CHUNK_BYTES)]
+    for number, piece in enumerate(pieces, head.following):
+        shelf.put(number, piece)
+    for number in range(head.base, head.following):
+        shelf.drop(number)
+    following = head.following + len(pieces)
+    return replace(
+        head, stamp=stamp, base=head.following, base_values=len(pieces), base_bytes=len(base),
+        deltas=0, delta_bytes=0, following=following,
+    )
+
+
+def write_delta(shelf: Shelf, head: Head, delta: bytes) -> Head:
+    """Append what changed."""
+    shelf.put(head.following, _STAMP.pack(head.stamp) + delta)
+    return replace(
+        head, stamp=next_stamp(head.stamp, delta), deltas=head.deltas + 1,
+        delta_bytes=head.delta_bytes + len(delta), following=head.following + 1,
+    )
+
+
+def read_base(shelf: Shelf, head: Head) -> tuple[int, bytes]:
+    """The stamp of the base, and the base."""
+    pieces = [_require(shelf, number) for number in range(head.base, head.first_delta)]
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return _STAMP.unpack_from(body)[0], body[_STAMP.size :]
+
+
+def read_deltas(shelf: Shelf, head: Head, stamp: int, first: int) -> Iterator[bytes]:
+    """The deltas from number ``first`` on, for state that has ``stamp``.
+
+    Raises LookupError if the state is not in this log's past.
+    """
+    for number in range(first, head.following):
+        body = _require(shelf, number)
+        if _STAMP.unpack_from(body)[0] != stamp:
+            raise LookupError(f"delta {number} does not continue stamp {stamp:016x}")
+        delta = body[_STAMP.size :]
+        stamp = next_stamp(stamp, delta)
+        yield delta
+    if stamp != head.stamp:
+        raise LookupError(f"the log ends at stamp {stamp:016x}, its head says {head.stamp:016x}")
+
+
+def _require(shelf: Shelf, number: int) -> bytes:
+    value = shelf.get(number)
+    if value is None:
+        raise InternalError(what=f"value {number} of a state log is missing")
+    return value

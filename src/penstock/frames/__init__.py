@@ -1,0 +1,1 @@
+"""Frames: many events for one slice of one node, as one opaque row of Spark."""

@@ -1,0 +1,129 @@
+"""Numba kernels of hashing and routing; imported when first used.
+
+Inputs are read-only arrays (see `readonly`), so that each kernel is compiled for one signature.
+A validity mask of length 0 means that nothing is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.frames._jit import Column, kernel, readonly, step
+
+__all__ = ["bounds", "destinations", "hash_bytes", "hash_words", "invert", "mix", "readonly", "scatter"]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+NULL = np.uint64(0xD1B54A32D192ED03)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_U8, _U27, _U30, _U31, _U32 = np.uint64(8), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_ONE, _EIGHT = np.uint64(1), np.uint64(8)
+
+
+@step
+def mix(bits: Any) -> Any:
+    """Spread 64 bits over 64 bits (the finaliser of splitmix64)."""
+    bits = bits + GOLDEN
+    bits = (bits ^ (bits >> _U30)) * _M1
+    bits = (bits ^ (bits >> _U27)) * _M2
+    return bits ^ (bits >> _U31)
+
+
+@kernel
+def hash_words(words: Column, valid: Column, hashes: Column) -> None:
+    """Fold a column of 64-bit words into the running hashes."""
+    if len(valid) == 0:
+        for i in range(len(words)):
+            hashes[i] = mix(hashes[i] * _M2 + words[i])
+    else:
+        for i in range(len(words)):
+            word = words[i] if valid[i] else NULL
+            hashes[i] = mix(hashes[i] * _M2 + word)
+
+
+@kernel
+def hash_bytes(offsets: Column, data: Column, valid: Column, hashes: Column) -> None:
+    """Fold a column of byte strings (Arrow offsets and data) into the running hashes."""
+    for i in range(len(offsets) - 1):
+        if len(valid) > 0 and not valid[i]:
+            word = NULL
+        else:
+            word = _hash_one(data, np.uint64(offsets[i]), np.uint64(offsets[i + 1]))
+        hashes[i] = mix(hashes[i] * _M2 + word)
+
+
+@step
+def _hash_one(data: Column, start: Any, stop: Any) -> Any:
+    state = (stop - start) * GOLDEN
+    at = start
+    while at + _EIGHT <= stop:
+        word = np.uint64(0)
+        for j in range(8):  # the compiler makes one load of this
+            word |= np.uint64(data[at + np.uint64(j)]) << np.uint64(8 * j)
+        state = (state ^ word) * _M1
+        state ^= state >> _U32
+        at += _EIGHT
+    tail = np.uint64(0)
+    shift = np.uint64(0)
+    while at < stop:
+        tail |= np.uint64(data[at]) << shift
+        shift += _U8
+        at += _ONE
+    state = (state ^ tail) * _M1
+    return state ^ (state >> _U32)
+
+
+@kernel
+def destinations(ids: Column, starts: Column, out: Column) -> int:
+    """Counting sort: where each row goes, and in starts[s]:starts[s+1] where slice s lies.
+
+    Returns the number of ids out of range; nothing else is valid if there are any.
+    """
+    slices = len(starts) - 1
+    wrong = 0
+    for i in range(len(ids)):
+        if ids[i] < 0 or ids[i] >= slices:
+            wrong += 1
+        else:
+            starts[ids[i] + 1] += 1
+    if wrong:
+        return wrong
+    for s in range(slices):
+        starts[s + 1] += starts[s]
+    place = starts[:-1].copy()
+    for i in range(len(ids)):
+        out[i] = place[ids[i]]
+        place[ids[i]] += 1
+    return 0
+
+
+@kernel
+def bounds(values: Column, valid: Column, ids: Column, out: Column, seen: Column) -> None:
+    """The least and greatest value of each slice, where it has one."""
+    for i in range(len(ids)):
+        if len(valid) > 0 and not valid[i]:
+            continue
+        s, value = ids[i], values[i]
+        if not seen[s]:
+            seen[s] = 1
+            out[0, s] = out[1, s] = value
+        elif value < out[0, s]:
+            out[0, s] = value
+        elif value > out[1, s]:
+            out[1, s] = value
+
+
+@kernel
+def scatter(values: Column, places: Column, out: Column) -> None:
+    """Put each value in its place."""
+    for i in range(len(values)):
+        out[places[i]] = values[i]
+
+
+@kernel
+def invert(places: Column, out: Column) -> None:
+    """The row that each place is filled from."""
+    for i in range(len(places)):
+        out[places[i]] = i

@@ -1,0 +1,200 @@
+"""Turn a record batch into as few bytes as it needs, and back, exactly.
+
+Layout: format (1 byte), number of notes (2 bytes), then one note per narrowed column, then Arrow's record
+batch message without its schema. Everything before the message is a multiple of 8 bytes long, which keeps
+Arrow's buffers aligned. A note (column, width, base) says that integers travel as unsigned integers of that
+width relative to base (width 0: all are the base), or that offsets of strings travel with that width.
+Integers are computed modulo 2**64, so every type is exact over its full range.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from penstock.errors import InternalError
+from penstock.frames.types import to_arrow
+from penstock.topology.schema import Schema
+
+FORMAT = 1
+_HEAD = struct.Struct("<BxH4x")
+_NOTE = struct.Struct("<HBxxxxxQ")
+_UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_NARROW = {0: pa.null(), 1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32()}
+_SHORT = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+_SHORT_LIMIT = 1 << 31
+
+
+class Note(NamedTuple):
+    """How one column was narrowed."""
+
+    column: int
+    width: int
+    base: int
+
+
+def encode_batch(batch: pa.RecordBatch) -> bytes:
+    """Serialise a record batch with its integers narrowed to the width they need."""
+    head, narrowed = narrow(batch)
+    return join(head, narrowed)
+
+
+def narrow(batch: pa.RecordBatch) -> tuple[bytes, pa.RecordBatch]:
+    """The narrowed batch, and the head that each payload cut from it begins with."""
+    columns: list[pa.Array] = batch.columns
+    notes = []
+    for i, column in enumerate(columns):
+        shrunk = _shrink(column) if len(column) else None
+        if shrunk is not None:
+            columns[i] = shrunk[0]
+            notes.append(_NOTE.pack(i, shrunk[1], shrunk[2]))
+    if notes:
+        batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    return b"".join((_HEAD.pack(FORMAT, len(notes)), *notes)), batch
+
+
+def join(head: bytes, batch: pa.RecordBatch) -> bytes:
+    """One payload of a head and a (cut of a) narrowed batch."""
+    return b"".join((head, memoryview(batch.serialize())))
+
+
+def decode_batches(payloads: Sequence[bytes | memoryview | pa.Buffer], schema: Schema) -> pa.RecordBatch:
+    """The rows of all payloads in their order; the schema must be the one they were encoded from."""
+    wanted = to_arrow(schema)
+    parts = [_open(payload, schema) for payload in payloads]
+    columns = [_column([_pick(part, i) for part in parts], kind) for i, kind in enumerate(wanted.types)]
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _open(payload: bytes | memoryview | pa.Buffer, schema: Schema) -> tuple[list[pa.Array], dict[int, Note]]:
+    buffer = payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload)
+    version, count = _HEAD.unpack_from(buffer)
+    if version != FORMAT:
+        raise InternalError(what=f"a payload has format {version}, this release reads {FORMAT}")
+    end = _HEAD.size + count * _NOTE.size
+    notes = [Note(*_NOTE.unpack_from(buffer, at)) for at in range(_HEAD.size, end, _NOTE.size)]
+    travelled = _travelled(schema, tuple((note.column, note.width) for note in notes))
+    batch = pa.ipc.read_record_batch(buffer.slice(end), travelled)
+    return batch.columns, {note.column: note for note in notes}
+
+
+@lru_cache(maxsize=1024)
+def _travelled(schema: Schema, widths: tuple[tuple[int, int], ...]) -> pa.Schema:
+    fields = list(to_arrow(schema))
+    for index, width in widths:
+        kind = fields[index].type
+        fields[index] = pa.field(fields[index].name, _SHORT.get(kind) or _NARROW[width])
+    return pa.schema(fields)
+
+
+def _pick(part: tuple[list[pa.Array], dict[int, Note]], index: int) -> tuple[pa.Array, Note | None]:
+    return part[0][index], part[1].get(index)
+
+
+def _column(parts: list[tuple[pa.Array, Note | None]], kind: pa.DataType) -> pa.Array:
+    """One column of all payloads; fixed-width values are written once, into their final place."""
+    if len(parts) == 1:
+        return _widen(*parts[0], kind)
+    has_nulls = any(column.null_count for column, note in parts if note is None or note.width)
+    if has_nulls or _integer(kind) is None:
+        return pa.chunked_array([_widen(*part, kind) for part in parts], kind).combine_chunks()
+    rows = sum(len(column) for column, _ in parts)
+    values = np.empty(rows, _UNSIGNED[kind.bit_width // 8])
+    at = 0
+    for column, note in parts:
+        _write(column, note, values[at : at + len(column)])
+        at += len(column)
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(values)])
+
+
+def _shrink(column: pa.Array) -> tuple[pa.Array, int, int] | None:
+    if (kind := _integer(column.type)) is not None:
+        return _narrow(column, kind) if column.null_count == 0 else _narrow_with_nulls(column, kind)
+    short = _SHORT.get(column.type)
+    if short is None or column.get_total_buffer_size() >= _SHORT_LIMIT:
+        return None
+    return column.cast(short), 4, 0
+
+
+@lru_cache(maxsize=256)
+def _integer(kind: pa.DataType) -> np.dtype[Any] | None:
+    """How to read a column that consists of integers wider than a byte."""
+    if pa.types.is_integer(kind):
+        dtype = np.dtype(kind.to_pandas_dtype())
+    elif pa.types.is_temporal(kind):
+        dtype = np.dtype(f"i{kind.bit_width // 8}")
+    else:
+        return None
+    return dtype if dtype.itemsize > 1 else None
+
+
+def _narrow(column: pa.Array, kind: np.dtype[Any]) -> tuple[pa.Array, int, int] | None:
+    values = np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
+    low, high = int(values.min()), int(values.max())
+    width = _width(high - low)
+    if width >= kind.itemsize:
+        return None
+    base = low & 0xFFFFFFFFFFFFFFFF
+    if width == 0:
+        return pa.nulls(len(column)), 0, base
+    relative = pa.py_buffer(_relative(values, base, width))
+    return pa.Array.from_buffers(_NARROW[width], len(column), [None, relative]), width, base
+
+
+def _narrow_with_nulls(column: pa.Array, kind: np.dtype[Any]) -> tuple[pa.Array, int, int] | None:
+    validity, data = column.buffers()
+    known = column.drop_null()
+    if not len(known):
+        return None
+    values = np.frombuffer(known.buffers()[1], kind, len(known), known.offset * kind.itemsize)
+    low, high = int(values.min()), int(values.max())
+    width = max(1, _width(high - low))
+    if width >= kind.itemsize:
+        return None
+    # The bitmap can only be cut at whole bytes, so up to 7 values before the first come along.
+    ahead = column.offset % 8
+    start, rows = column.offset - ahead, len(column) + ahead
+    base = low & 0xFFFFFFFFFFFFFFFF
+    relative = _relative(np.frombuffer(data, kind, rows, start * kind.itemsize), base, width)
+    buffers = [validity.slice(start // 8), pa.py_buffer(relative)]
+    return pa.Array.from_buffers(_NARROW[width], len(column), buffers, offset=ahead), width, base
+
+
+def _relative(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[Any]:
+    # Narrow first: modulo 2**n the order does not matter, and fewer bytes are subtracted.
+    dtype = _UNSIGNED[width]
+    relative: npt.NDArray[Any] = values.view(_UNSIGNED[values.itemsize]).astype(dtype)
+    relative -= dtype(base & ((1 << 8 * width) - 1))
+    return relative
+
+
+def _widen(column: pa.Array, note: Note | None, kind: pa.DataType) -> pa.Array:
+    if note is None:
+        return column
+    if kind in _SHORT:
+        return column.cast(kind)
+    values = np.empty(len(column) + column.offset, _UNSIGNED[kind.bit_width // 8])
+    _write(column, note, values)
+    validity = column.buffers()[0] if note.width else None
+    return pa.Array.from_buffers(kind, len(column), [validity, pa.py_buffer(values)], offset=column.offset)
+
+
+def _write(column: pa.Array, note: Note | None, out: npt.NDArray[Any]) -> None:
+    """Write the values of a column as it travelled into their place."""
+    if note is not None and note.width == 0:
+        out[:] = out.dtype.type(note.base & ((1 << 8 * out.itemsize) - 1))
+        return
+    width = out.itemsize if note is None else note.width
+    out[:] = np.frombuffer(column.buffers()[1], _UNSIGNED[width], len(out))
+    if note is not None:
+        out += out.dtype.type(note.base & ((1 << 8 * out.itemsize) - 1))
+
+
+def _width(span: int) -> int:
+    return 0 if span == 0 else 1 if span < 1 << 8 else 2 if span < 1 << 16 else 4 if span < 1 << 32 else 8

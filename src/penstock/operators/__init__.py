@@ -1,0 +1,1 @@
+"""The vocabulary of operators and how each is carried out on a batch."""

@@ -1,0 +1,59 @@
+"""The bytes of an exported `KeyedTable`: a base (everything) or a delta (what changed).
+
+Row numbers are part of it, so a rebuilt table numbers its rows as the exported one does, and what it emits
+later has the same order.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from penstock.frames.frame import decode, encode
+from penstock.topology.schema import Schema
+
+_HEAD = struct.Struct("<4sIqqq")  # kind, length of the schema's text, top, popped, length of the list
+_KINDS: dict[bytes, Literal["base", "delta"]] = {b"ktb1": "base", b"ktd1": "delta"}
+_MAGIC = {kind: magic for magic, kind in _KINDS.items()}
+_ROW = "#row"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an export says. `listed` are the removed rows of a delta, the free rows of a base."""
+
+    kind: Literal["base", "delta"]
+    top: int
+    popped: int
+    listed: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
+    frame: pl.DataFrame
+
+
+def pack(content: Content, schema: Schema) -> bytes:
+    """The content as bytes."""
+    text = str(schema).encode()
+    text += b" " * (-len(text) % 8)
+    head = _HEAD.pack(_MAGIC[content.kind], len(text), content.top, content.popped, len(content.listed))
+    rows = content.frame.insert_column(0, pl.Series(_ROW, content.numbers))
+    return b"".join((head, text, content.listed.tobytes(), encode(rows)))
+
+
+def unpack(blob: bytes, schema: Schema) -> Content:
+    """The content of bytes that `pack` gave; ValueError if they are of a table with other columns."""
+    if len(blob) < _HEAD.size or blob[:4] not in _KINDS:
+        raise ValueError("these bytes are no export of a KeyedTable")
+    magic, size, top, popped, count = _HEAD.unpack_from(blob)
+    end = _HEAD.size + size
+    found = blob[_HEAD.size : end].decode().rstrip()
+    if found != str(schema):
+        raise ValueError(f"the export is of a table with columns ({found}), this one has ({schema})")
+    listed = np.frombuffer(blob, np.int64, count, end)
+    columns = Schema(((_ROW, "int64"), *schema.columns))
+    rows = decode(memoryview(blob)[end + 8 * count :], columns)
+    return Content(_KINDS[magic], top, popped, listed, rows[_ROW].to_numpy(), rows.drop(_ROW))

@@ -1,0 +1,96 @@
+"""The line between Penstock and the user's code: failures get an address, records can be put aside."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from penstock.errors import BadEmission, OperatorFailed, PenstockError
+from penstock.frames.types import conform
+from penstock.topology.graph import Node
+from penstock.topology.schema import Schema
+
+DEAD_LETTERS = Schema.of(
+    {"node": str, "epoch": int, "position": int, "place": str, "raw": bytes, "reason": str}
+)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Boundary:
+    """Runs the user's code for one task of one epoch and keeps what went wrong."""
+
+    epoch: int
+    failures: Path | None
+    """Where a batch that stops the topology is saved; None: nowhere."""
+    letters: list[dict[str, Any]] = field(default_factory=list)
+
+    def reject(self, node: str, position: int, place: str, raw: bytes, reason: str) -> None:
+        """Put one record aside with the reason."""
+        letter = {"node": node, "epoch": self.epoch, "position": position, "place": place}
+        self.letters.append({**letter, "raw": raw, "reason": reason})
+
+    def run(self, node: Node, batch: pl.DataFrame, work: Callable[[pl.DataFrame], T]) -> list[T]:
+        """Do the work on the batch; where the node allows it, on the batch without bad records."""
+        try:
+            return [work(batch)]
+        except PenstockError:
+            raise
+        except Exception as error:
+            if node.on_error == "stop":
+                raise self.failure(node, batch, error) from error
+            return self._without_bad_records(node, batch, work, error)
+
+    def failure(self, node: Node, batch: pl.DataFrame | None, error: BaseException) -> OperatorFailed:
+        """The error that stops the topology, with the batch saved for inspection."""
+        return OperatorFailed(
+            node=node.name,
+            site=str(node.site),
+            epoch=self.epoch,
+            error=f"{type(error).__name__}: {error}",
+            saved=self._save(node, batch),
+            traceback="".join(traceback.format_exception(error)),
+        )
+
+    def _without_bad_records(
+        self, node: Node, batch: pl.DataFrame, work: Callable[[pl.DataFrame], T], error: Exception
+    ) -> list[T]:
+        if batch.height <= 1:
+            reason = f"{type(error).__name__}: {error}"
+            self.reject(node.name, -1, str(node.site), _as_json(batch), reason)
+            return []
+        middle = batch.height // 2
+        return [*self.run(node, batch[:middle], work), *self.run(node, batch[middle:], work)]
+
+    def _save(self, node: Node, batch: pl.DataFrame | None) -> str:
+        if batch is None or self.failures is None:
+            return "(not saved)"
+        self.failures.mkdir(parents=True, exist_ok=True)
+        path = self.failures / f"{node.name}-epoch-{self.epoch}.arrow"
+        batch.write_ipc(path)
+        return str(path)
+
+
+def emitted(node: Node, output: str, rows: Any, schema: Schema) -> pl.DataFrame:
+    """What the user's code gave, brought to the declared columns."""
+    if not isinstance(rows, pl.DataFrame):
+        raise BadEmission(
+            node=node.name, site=str(node.site), output=output, got=type(rows).__name__, expected=schema
+        )
+    try:
+        return conform(rows, schema)
+    except ValueError as error:
+        raise BadEmission(
+            node=node.name, site=str(node.site), output=output, got=str(error), expected=schema
+        ) from error
+
+
+def _as_json(batch: pl.DataFrame) -> bytes:
+    row = batch.row(0, named=True) if batch.height else {}
+    return json.dumps(row, default=str, ensure_ascii=False).encode()

@@ -1,0 +1,73 @@
+"""The contract of a stateful operator."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Emit(Protocol):
+    """How an operator hands on what it made."""
+
+    def __call__(self, rows: pl.DataFrame) -> None:
+        """Emit rows on the main output."""
+
+    def to(self, output: str, rows: pl.DataFrame) -> None:
+        """Emit rows on a named output."""
+
+
+class Operator(ABC):
+    """Vectorised logic with state of its own in each slice.
+
+    All rows of a key reach the same slice, in order. Within an epoch ``process`` runs first, then
+    ``on_punctuation`` if time has moved on. What a method emits and how it changes the state must
+    depend on its arguments alone: an epoch may be run again and must then give the same.
+    """
+
+    returns: ClassVar[Mapping[str, Any] | None] = None
+    """Columns of the main output, if they are always the same."""
+    outputs: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Columns of further named outputs."""
+    state_version: ClassVar[int] = 1
+    """Raise it when the layout of the state changes, and implement ``migrate_state``."""
+
+    def init_state(self) -> Any:
+        """The state of a slice that has seen nothing yet.
+
+        A KeyedTable, or a dict of them, is saved by what changed. Anything else that can be
+        pickled is saved as a whole when it changed.
+        """
+        return None
+
+    @abstractmethod
+    def process(self, batch: pl.DataFrame, state: Any, emit: Emit) -> Any:
+        """Take a batch. Change the state in place, or return a new one."""
+
+    def process_input(self, name: str, batch: pl.DataFrame, state: Any, emit: Emit) -> Any:
+        """Take a batch of a named input; an operator with several inputs overrides this."""
+        return self.process(batch, state, emit)
+
+    def on_punctuation(self, time: dt.datetime, state: Any, emit: Emit) -> Any:
+        """No event earlier than ``time`` will come. ``datetime.max``: the input has ended."""
+
+    def export_state(self, state: Any) -> bytes | dict[str, bytes | None]:
+        """The whole state as bytes, or the chunks that changed (None: chunk is gone)."""
+        raise NotImplementedError
+
+    def import_state(self, blob: Any) -> Any:
+        """The state from what ``export_state`` gave: bytes, or all chunks by name."""
+        raise NotImplementedError
+
+    def migrate_state(self, blob: Any, from_version: int) -> Any:
+        """The state from what an operator with another ``state_version`` exported."""
+        raise NotImplementedError(f"no way from state version {from_version} to {self.state_version}")
+
+
+def overrides(operator: Any, method: str) -> bool:
+    """Whether the operator's class replaces a method of ``Operator``."""
+    return getattr(type(operator), method, None) is not getattr(Operator, method)

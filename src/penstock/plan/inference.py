@@ -1,0 +1,150 @@
+"""Find the columns of every output before anything runs, by running functions on no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+from polars.exceptions import ColumnNotFoundError
+
+from penstock.errors import MissingColumn, SchemaUnknown, WrongType
+from penstock.frames.types import empty, of_frame
+from penstock.operators.operator import Operator
+from penstock.operators.per_event import PerEvent
+from penstock.operators.stateless import EVALUATE
+from penstock.topology import specs
+from penstock.topology.graph import IN, OUT, Node
+from penstock.topology.schema import Schema
+
+_UNHASHABLE = ("list<", "struct<")
+
+
+def output_schemas(node: Node, inputs: Mapping[str, Schema]) -> dict[str, Schema]:
+    """The columns on each output of a node, given those of its inputs."""
+    match node.spec:
+        case specs.SourceSpec(source=source):
+            return {OUT: _source_schema(node, source)}
+        case specs.SinkSpec():
+            return {}
+        case specs.DataFrameSpec(returns=returns):
+            return {OUT: returns}
+        case specs.ProcessSpec() as spec:
+            return _process_schemas(node, spec, inputs)
+    return {OUT: _stateless_schema(node, inputs[IN])}
+
+
+def require_columns(node: Node, columns: Iterable[str], schema: Schema) -> None:
+    """Raise unless all columns are there and can be hashed."""
+    for column in columns:
+        if column not in schema:
+            raise MissingColumn(
+                node=node.name, site=node.site, column=column, columns=", ".join(schema) or "none"
+            )
+        if schema[column].startswith(_UNHASHABLE):
+            raise WrongType(
+                node=node.name, site=node.site, what=f"key column '{column}'", got=schema[column],
+                allowed="a column with single values",
+            )
+
+
+def _source_schema(node: Node, source: Any) -> Schema:
+    if not hasattr(source, "planner") or not hasattr(source, "schema"):
+        raise WrongType(
+            node=node.name, site=node.site, what="the source", got=type(source).__name__,
+            allowed="a penstock.connect.source.Source such as ps.Files or ps.Generator",
+        )
+    schema = Schema.of(source.schema)
+    if source.time is not None:
+        require_columns(node, [source.time], schema)
+        if schema[source.time] != "timestamp":
+            raise WrongType(
+                node=node.name, site=node.site, what=f"time column '{source.time}'", got=schema[source.time],
+                allowed="timestamp",
+            )
+    return schema
+
+
+def _stateless_schema(node: Node, schema: Schema) -> Schema:
+    declared = _declared(node.spec)
+    if declared is not None:
+        return declared
+    function = getattr(node.spec, "function", None)
+    if isinstance(function, PerEvent):
+        raise SchemaUnknown(node=node.name, site=node.site, because=" (per_event runs on single events)")
+    if isinstance(node.spec, specs.FilterSpec) and isinstance(node.spec.keep, PerEvent):
+        return schema
+    return of_frame(_on_nothing(node, schema))
+
+
+def _declared(spec: Any) -> Schema | None:
+    declared: Schema | None = getattr(spec, "returns", None)
+    function = getattr(spec, "function", None)
+    if declared is None and isinstance(function, PerEvent):
+        return function.returns
+    return declared
+
+
+def _on_nothing(node: Node, schema: Schema) -> pl.DataFrame:
+    try:
+        made: Any = EVALUATE[type(node.spec)](node.spec, empty(schema))
+    except ColumnNotFoundError as error:
+        raise _missing(node, error, schema) from error
+    except Exception as error:
+        because = f": on no rows it raises {type(error).__name__}: {error}"
+        raise SchemaUnknown(node=node.name, site=node.site, because=because) from error
+    if not isinstance(made, pl.DataFrame):
+        raise WrongType(
+            node=node.name, site=node.site, what=f"what the function of {node.spec.kind} gives",
+            got=type(made).__name__, allowed="a polars.DataFrame",
+        )
+    return made
+
+
+def _missing(node: Node, error: ColumnNotFoundError, schema: Schema) -> MissingColumn:
+    text = str(error).strip().splitlines()[0]
+    quoted = text.split('"')
+    column = quoted[1] if len(quoted) > 2 else text.removeprefix("unable to find column ").split(";")[0]
+    return MissingColumn(node=node.name, site=node.site, column=column.strip("'\" "), columns=", ".join(schema))
+
+
+def _process_schemas(
+    node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema]
+) -> dict[str, Schema]:
+    if not isinstance(spec.operator, Operator):
+        raise WrongType(
+            node=node.name, site=node.site, what="the operator of process", got=type(spec.operator).__name__,
+            allowed="an instance of a subclass of penstock.Operator",
+        )
+    named = dict(spec.outputs)
+    if spec.returns is not None:
+        return {OUT: spec.returns, **named}
+    return {OUT: _schema_of_emissions(node, spec, inputs), **named}
+
+
+def _schema_of_emissions(node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema]) -> Schema:
+    seen = _Seen()
+    try:
+        state = spec.operator.init_state()
+        for name, schema in inputs.items():
+            spec.operator.process_input(name, empty(schema), state, seen)
+    except ColumnNotFoundError as error:
+        raise _missing(node, error, next(iter(inputs.values()))) from error
+    except Exception as error:
+        because = f": on no rows it raises {type(error).__name__}: {error}"
+        raise SchemaUnknown(node=node.name, site=node.site, because=because) from error
+    if seen.rows is None:
+        raise SchemaUnknown(node=node.name, site=node.site, because=": it emits nothing then")
+    return of_frame(seen.rows)
+
+
+class _Seen:
+    """An emitter that only looks at the columns."""
+
+    rows: pl.DataFrame | None = None
+
+    def __call__(self, rows: pl.DataFrame) -> None:
+        self.rows = rows
+
+    def to(self, output: str, rows: pl.DataFrame) -> None:
+        """Named outputs declare their columns."""

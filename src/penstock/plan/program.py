@@ -1,0 +1,66 @@
+"""A planned topology: what the workers of every epoch of a version carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from penstock.operators.operator import overrides
+from penstock.topology import specs
+from penstock.topology.graph import Edge, Graph, Node
+from penstock.topology.schema import Schema
+
+
+@dataclass(frozen=True)
+class Program:
+    """The graph, the columns on each output, and the place of each node in the fabric."""
+
+    graph: Graph
+    schemas: Mapping[tuple[str, str], Schema]
+    depth: Mapping[str, int]
+    """Exchanges between the sources and the node: the hop of a hosted node."""
+    born: Mapping[str, int] = field(default_factory=dict)
+    """The version in which each hosted node's state began."""
+
+    @cached_property
+    def sources(self) -> dict[str, specs.SourceSpec]:
+        return {n.name: n.spec for n in self.graph if isinstance(n.spec, specs.SourceSpec)}
+
+    @cached_property
+    def sinks(self) -> dict[str, specs.SinkSpec]:
+        return {n.name: n.spec for n in self.graph if isinstance(n.spec, specs.SinkSpec)}
+
+    @cached_property
+    def natives(self) -> tuple[Node, ...]:
+        """The nodes that are Spark DataFrames, each after those it depends on."""
+        return tuple(n for n in self.graph.sorted() if isinstance(n.spec, specs.DataFrameSpec))
+
+    @cached_property
+    def hosted(self) -> dict[str, Node]:
+        """The nodes that an exchange leads to: they have slices."""
+        return {n.name: n for n in self.graph if n.routed and not isinstance(n.spec, specs.SinkSpec)}
+
+    @property
+    def hops(self) -> int:
+        return max((self.depth[name] for name in self.hosted), default=0)
+
+    @cached_property
+    def punctuated(self) -> tuple[Node, ...]:
+        """The hosted nodes that want to know how far time has moved."""
+        return tuple(
+            n
+            for n in self.hosted.values()
+            if isinstance(n.spec, specs.ProcessSpec) and overrides(n.spec.operator, "on_punctuation")
+        )
+
+    def input_schema(self, edge: Edge) -> Schema:
+        return self.schemas[edge.upstream, edge.output]
+
+    def edge_into(self, node: str, input_: str) -> Edge:
+        """One edge of the input; all edges of an input have the same columns."""
+        return next(e for e in self.graph[node].inputs if e.input == input_)
+
+    def is_fused(self, node: Node) -> bool:
+        """Whether the node runs inside the worker that its input is in."""
+        return isinstance(node.spec, specs.STATELESS) and not node.routed

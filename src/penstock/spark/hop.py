@@ -1,0 +1,123 @@
+"""One hop of the fabric: an exchange by address, and here the slices that it leads to.
+
+The hop does not know the topology. Every frame names its node and version; the operator is looked up by
+them, the state by the address. A frame for a later hop or a sink passes through untouched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import Row
+
+from penstock.control.run_directory import RunDirectory
+from penstock.engine.counters import Counters
+from penstock.engine.outbox import Outbox
+from penstock.engine.slice_run import Arrival, SliceRun
+from penstock.engine.slice_state import StateCache
+from penstock.errors import InternalError
+from penstock.frames.frame import ARROW_SCHEMA, Frame, decode
+from penstock.operators.boundary import Boundary
+from penstock.plan.program import Program
+from penstock.spark.rows import METRICS, Stamper
+from penstock.spark.tasks import failures_recorded, letters_frame
+from penstock.topology.graph import Node
+
+CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", 2 << 30))
+_CACHE = StateCache(CACHE_BYTES)
+"""Decoded states of the slices this worker served; workers are used again from epoch to epoch."""
+_FrameRow = Row(*ARROW_SCHEMA.names)
+
+
+class Hop(StatefulProcessor):
+    """Hosts all nodes of one depth."""
+
+    def __init__(self, hop: int, directory: str, run_id: str, partitions: int) -> None:
+        self._hop = hop
+        self._directory_name = directory
+        self._run_id = run_id
+        self._partitions = partitions
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._shelf = SparkShelf(handle)
+        self._directory = RunDirectory(Path(self._directory_name))
+        self._shared: dict[tuple[str, str, str, int], bytes] = {}
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        first = next(rows)
+        program = self._directory.load(first.version)
+        node = program.hosted.get(first.node)
+        if node is None or program.depth[first.node] != self._hop:
+            yield first
+            yield from rows
+            return
+        with failures_recorded(self._directory):
+            yield from self._serve(program, node, [first, *rows])
+
+    def close(self) -> None:
+        self._shared = {}
+
+    def _serve(self, program: Program, node: Node, rows: list[Row]) -> Iterator[Row]:
+        head = rows[0]
+        boundary, counters = Boundary(head.epoch, self._directory.failures), Counters()
+        run = SliceRun(program, node, head.slice, boundary, counters)
+        times = [row.punctuation for row in rows if row.kind == "punctuation"]
+        arrivals = [self._arrival(program, row) for row in rows if row.kind in ("data", "shared")]
+        key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
+        departures, held = run.run(arrivals, max(times, default=None), self._shelf, _CACHE.take(key))
+        if held is not None:
+            _CACHE.put(key, held)
+            counters.holds(node.name, held.nbytes)
+        stamper = Stamper(head.version, head.epoch, self._partitions)
+        outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
+        parcels = [*outbox.add(departures, 0), *outbox.flush()]
+        yield from to_rows(stamper.frames(parcels))
+        yield from to_rows(letters_frame(boundary, stamper, head.slice))
+        yield from to_rows([stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())])
+
+    def _arrival(self, program: Program, row: Row) -> Arrival:
+        payload = row.payload
+        name = (row.node, row.input, row.source, row.sequence)
+        if row.kind == "shared":
+            payload = self._shared.get(name)
+            if payload is None:
+                raise InternalError(what=f"the shared payload of frame {name} did not come first")
+        elif program.edge_into(row.node, row.input).route.__class__.__name__ == "Broadcast":
+            self._shared[name] = payload
+        schema = program.input_schema(program.edge_into(row.node, row.input))
+        return Arrival(row.input, row.source, row.sequence, decode(payload, schema))
+
+
+class SparkShelf:
+    """A slice's log in Spark's state store, under the address that Spark has set."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._head = handle.getValueState("head", "value BINARY")
+        self._values = handle.getMapState("log", "number BIGINT", "value BINARY")
+
+    def head(self) -> bytes | None:
+        found = self._head.get()
+        return None if found is None else bytes(found[0])
+
+    def put_head(self, head: bytes) -> None:
+        self._head.update((head,))
+
+    def get(self, number: int) -> bytes | None:
+        found = self._values.getValue((number,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, number: int, value: bytes) -> None:
+        self._values.updateValue((number,), (value,))
+
+    def drop(self, number: int) -> None:
+        self._values.removeKey((number,))
+
+
+def to_rows(frames: Iterable[Frame]) -> Iterator[Row]:
+    """Frames as rows of Spark."""
+    for frame in frames:
+        yield _FrameRow(*(getattr(frame, name) for name in ARROW_SCHEMA.names))

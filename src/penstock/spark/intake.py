@@ -1,0 +1,210 @@
+"""The one source of a stage: all of the topology's sources, and the clock that binds versions to epochs.
+
+Its offset holds the version, every source's offset and the punctuation. Spark writes the offset to its
+log before the epoch runs, so an epoch that is run again reads the same rows under the same version.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+from pyspark.taskcontext import TaskContext
+
+from penstock.connect.source import END_OF_TIME, BadRecord, Limit, SourcePlanner, Split
+from penstock.control.run_directory import RunDirectory
+from penstock.engine.counters import Counters
+from penstock.engine.flow import Flow
+from penstock.engine.outbox import Outbox
+from penstock.frames.frame import DDL
+from penstock.operators.boundary import Boundary
+from penstock.plan.program import Program
+from penstock.spark.outlet import OutletWriter
+from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
+from penstock.spark.tasks import failures_recorded, letters_frame
+from penstock.topology.graph import OUT
+
+FORMAT = "penstock"
+
+
+class Fabric(DataSource):
+    """Spark's doors into and out of Penstock."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return DDL
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return IntakeReader(self.options["directory"], int(self.options["tasks"]), int(self.options["partitions"]))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> OutletWriter:
+        return OutletWriter(self.options["directory"], self.options["run_id"])
+
+
+class IntakePartition(InputPartition):
+    """What one task reads: splits of sources; the first task also keeps the clock."""
+
+    def __init__(self, number: int, version: int, splits: list[tuple[str, dict[str, Any]]], clock: Any) -> None:
+        super().__init__(number)
+        self.number = number
+        self.version = version
+        self.splits = splits
+        self.clock = clock
+
+
+class IntakeReader(DataSourceStreamReader):
+    """Plans epochs next to the driver, and reads splits in the workers."""
+
+    def __init__(self, directory: str, tasks: int, partitions: int) -> None:
+        self._directory = RunDirectory(Path(directory))
+        self._tasks = tasks
+        self._partitions = partitions
+        self._planners: dict[tuple[str, str], SourcePlanner] = {}
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"version": 0, "sources": {}, "punctuation": None}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if self._directory.hold.exists():
+            return start
+        with failures_recorded(self._directory):
+            version = self._directory.current()
+            program = self._directory.load(version)
+            ends = dict(start["sources"])
+            for name, spec in program.sources.items():
+                planner = self._planner(program, name)
+                begin = ends.get(name) or planner.initial()
+                ends[name] = planner.latest(begin, Limit(spec.rows_per_epoch, spec.bytes_per_epoch))
+            punctuation = self._punctuation(program, ends, start["punctuation"])
+            return {"version": version, "sources": ends, "punctuation": punctuation}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[IntakePartition]:
+        with failures_recorded(self._directory):
+            program = self._directory.load(end["version"])
+            bins: list[list[tuple[str, dict[str, Any]]]] = [[] for _ in range(self._tasks)]
+            for name in program.sources:
+                planner = self._planner(program, name)
+                begin = start["sources"].get(name) or planner.initial()
+                for i, split in enumerate(planner.splits(begin, end["sources"][name], self._tasks)):
+                    bins[i % self._tasks].append((name, asdict(split)))
+            clock = self._clock(program, start, end)
+            filled = [splits for splits in bins if splits] or [[]]
+            return [
+                IntakePartition(i, end["version"], splits, clock if i == 0 else None)
+                for i, splits in enumerate(filled)
+            ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, IntakePartition)
+        with failures_recorded(self._directory):
+            yield from IntakeTask(self._directory, self._partitions, partition).batches()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        program = self._directory.load(end["version"])
+        for name in program.sources:
+            self._planner(program, name).commit(end["sources"][name])
+
+    def _planner(self, program: Program, name: str) -> SourcePlanner:
+        key = (name, program.graph[name].logic)
+        if key not in self._planners:
+            folder = self._directory.planners / name
+            folder.mkdir(parents=True, exist_ok=True)
+            self._planners[key] = program.sources[name].source.planner(folder)
+        return self._planners[key]
+
+    def _punctuation(self, program: Program, ends: dict[str, Any], before: int | None) -> int | None:
+        """The time that no source will go behind; never less than before."""
+        observed = self._directory.read_observed()
+        times = []
+        for name in program.sources:
+            planner = self._planner(program, name)
+            ended = planner.finished(ends[name])
+            times.append(END_OF_TIME if ended else planner.punctuation(ends[name], observed.get(name)))
+        known = [t for t in times if t is not None]
+        if len(known) < len(times) or not known:
+            return before
+        return max(min(known), before if before is not None else min(known))
+
+    def _clock(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
+        backlogs = [self._planner(program, name).backlog(end["sources"][name]) for name in program.sources]
+        moved = end["punctuation"] is not None and end["punctuation"] != start["punctuation"]
+        return {
+            "punctuation": end["punctuation"] if moved else None,
+            "lag_rows": _total(b.rows for b in backlogs),
+            "lag_bytes": _total(b.bytes for b in backlogs),
+            "finished": all(self._planner(program, n).finished(end["sources"][n]) for n in program.sources),
+            "planned_ns": time.time_ns(),
+        }
+
+
+class IntakeTask:
+    """Reads splits, runs what is fused behind their sources, and sends frames."""
+
+    def __init__(self, directory: RunDirectory, partitions: int, partition: IntakePartition) -> None:
+        epoch = int(TaskContext.get().getLocalProperty("streaming.sql.batchId"))  # type: ignore[union-attr]
+        self._program = directory.load(partition.version)
+        self._partition = partition
+        self._stamper = Stamper(partition.version, epoch, partitions)
+        self._boundary = Boundary(epoch, directory.failures)
+        self._counters = Counters()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self._partition.clock is not None:
+            yield self._tick()
+        for name, split in self._partition.splits:
+            yield from self._read(name, Split(**split))
+        last = [self._stamper.control(METRICS, 0, "metrics", self._counters.to_json())]
+        yield to_batch([*last, *letters_frame(self._boundary, self._stamper, self._partition.number)])
+
+    def _tick(self) -> pa.RecordBatch:
+        """The clock's frames: one for the sink, and the punctuation for every slice that wants it."""
+        clock = self._partition.clock
+        frames = [self._stamper.control(CLOCK, 0, "tick", json.dumps(clock).encode())]
+        if clock["punctuation"] is not None:
+            for node in self._program.punctuated:
+                frames += [
+                    self._stamper.control(node.name, s, "punctuation", punctuation=clock["punctuation"])
+                    for s in range(node.parallelism)
+                ]
+        return to_batch(frames)
+
+    def _read(self, name: str, split: Split) -> Iterator[pa.RecordBatch]:
+        source = self._program.sources[name].source
+        outbox = Outbox(name, self._partition.number % 120, self._boundary)
+        for batch in source.read(split, self._rejecter(name)):
+            flow = Flow(self._program, self._boundary, self._counters)
+            if source.time is not None and batch.rows.height:
+                latest = batch.rows[source.time].max()
+                if latest is not None:
+                    self._counters.saw(name, pl.Series([latest]).cast(pl.Datetime("us")).cast(pl.Int64)[0])
+            flow.push(name, OUT, batch.rows)
+            if frames := self._stamper.frames(outbox.add(flow.take(), batch.position)):
+                yield to_batch(frames)
+        if frames := self._stamper.frames(outbox.flush()):
+            yield to_batch(frames)
+
+    def _rejecter(self, source: str) -> Any:
+        def reject(bad: BadRecord) -> None:
+            self._boundary.reject(source, bad.position, bad.where, bad.raw, bad.reason)
+
+        return reject
+
+
+def _total(counts: Iterator[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,37 @@
+"""Lay the fabric: one source, so many hops, one sink. The topology is not part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.frames.frame import DDL
+from penstock.plan.program import Program
+from penstock.spark import native
+from penstock.spark.hop import Hop
+from penstock.spark.intake import FORMAT
+
+
+def lay_fabric(
+    spark: SparkSession, program: Program, *, directory: Path, run_id: str, hops: int, partitions: int, tasks: int
+) -> DataFrame:
+    """The frames that reach the sink. Only DataFrame nodes put something of the topology into the plan."""
+    place = str(directory)
+    frames = (
+        spark.readStream.format(FORMAT)
+        .option("directory", place)
+        .option("run_id", run_id)
+        .option("tasks", tasks)
+        .option("partitions", partitions)
+        .load()
+    )
+    for level in range(hops + 1):
+        if level:
+            frames = frames.groupBy("address").transformWithState(
+                Hop(level, place, run_id, partitions), outputStructType=DDL, outputMode="append", timeMode="None"
+            )
+        for node in program.natives:
+            if program.depth[node.name] == level:
+                frames = native.insert(frames, node, program.input_schema(node.inputs[0]), place, partitions)
+    return frames

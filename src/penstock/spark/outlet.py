@@ -1,0 +1,171 @@
+"""The one sink of a stage: executors write every sink's rows, the driver commits them under the epoch.
+
+A replayed epoch commits again under the same number, and every sink is idempotent by it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.taskcontext import TaskContext
+
+from penstock.connect.sink import Sink, SinkContext, SinkWriter, write_atomically
+from penstock.control.progress import NodeProgress, Progress
+from penstock.control.run_directory import RunDirectory
+from penstock.engine.counters import Counters
+from penstock.frames.frame import decode
+from penstock.operators.boundary import DEAD_LETTERS
+from penstock.plan.program import Program
+from penstock.spark.rows import CLOCK, LETTERS, METRICS
+from penstock.spark.tasks import failures_recorded
+from penstock.topology.schema import Schema
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task tells the driver."""
+
+    version: int | None = None
+    sinks: dict[str, Any] = field(default_factory=dict)
+    metrics: list[bytes] = field(default_factory=list)
+    clock: dict[str, Any] | None = None
+    letters: int = 0
+
+
+class OutletWriter(DataSourceStreamArrowWriter):
+    """Writes frames that have reached their sinks."""
+
+    def __init__(self, directory: str, run_id: str) -> None:
+        self._directory_name = directory
+        self._run_id = run_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = TaskContext.get()
+        attempt = f"{context.stageId()}-{context.partitionId()}-{context.taskAttemptId()}"  # type: ignore[union-attr]
+        task = OutletTask(RunDirectory(Path(self._directory_name)), self._run_id, attempt)
+        with failures_recorded(task.directory):
+            return task.run(iterator)
+
+    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # type: ignore[override]
+        directory = RunDirectory(Path(self._directory_name))
+        with failures_recorded(directory):
+            commit_epoch(directory, self._run_id, batchId, [m for m in messages if m is not None])
+
+    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # type: ignore[override]
+        """Nothing to undo: what was written without a commit is not visible."""
+
+
+@dataclass
+class OutletTask:
+    """One task's share of an epoch's output."""
+
+    directory: RunDirectory
+    run_id: str
+    attempt: str
+    written: Written = field(default_factory=Written)
+    _writers: dict[str, SinkWriter] = field(default_factory=dict)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        try:
+            for row in self._in_order(batches):
+                self._take(row)
+            self.written.sinks = {name: writer.close() for name, writer in self._writers.items()}
+        except BaseException:
+            for writer in self._writers.values():
+                writer.abort()
+            raise
+        return self.written
+
+    def _in_order(self, batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        return sorted(rows, key=lambda row: (row["node"], row["source"], row["sequence"]))
+
+    def _take(self, row: dict[str, Any]) -> None:
+        self.written.version = row["version"]
+        if row["node"] == METRICS:
+            self.written.metrics.append(row["payload"])
+        elif row["node"] == CLOCK:
+            self.written.clock = json.loads(row["payload"])
+        else:
+            schema = sink_schema(self.directory.load(row["version"]), row["node"])
+            rows = decode(row["payload"], schema)
+            self.written.letters += rows.height if row["node"] == LETTERS else 0
+            self._writer(row, schema).write(rows)
+
+    def _writer(self, row: dict[str, Any], schema: Schema) -> SinkWriter:
+        name = row["node"]
+        if name not in self._writers:
+            sink = sink_of(self.directory, self.directory.load(row["version"]), name)
+            context = SinkContext(name, row["epoch"], self.run_id, self.attempt, self.directory.path, schema)
+            self._writers[name] = sink.open(context)
+        return self._writers[name]
+
+
+def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: list[Written]) -> None:
+    """Make an epoch visible in every sink, then tell how it went."""
+    version = next((m.version for m in messages if m.version is not None), None)
+    if version is None:
+        return
+    program = directory.load(version)
+    letters = sum(m.letters for m in messages)
+    for name in (*program.sinks, *([LETTERS] if letters else [])):
+        sink = sink_of(directory, program, name)
+        schema = sink_schema(program, name)
+        context = SinkContext(name, epoch, run_id, "commit", directory.path, schema)
+        sink.commit(context, [m.sinks[name] for m in messages if name in m.sinks])
+    counters = Counters.merged(text for m in messages for text in m.metrics)
+    clock = next((m.clock for m in messages if m.clock is not None), None) or {}
+    _remember_times(directory, counters)
+    directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
+
+
+def sink_of(directory: RunDirectory, program: Program, name: str) -> Sink:
+    """A sink of the topology, or the table of records that were put aside."""
+    if name != LETTERS:
+        sink: Sink = program.sinks[name].sink
+        return sink
+    from penstock.connect.delta import Delta
+
+    return Delta(str(directory.dead_letters))
+
+
+def sink_schema(program: Program, name: str) -> Schema:
+    return DEAD_LETTERS if name == LETTERS else program.input_schema(program.graph[name].inputs[0])
+
+
+def _remember_times(directory: RunDirectory, counters: Counters) -> None:
+    if counters.observed:
+        before = directory.read_observed()
+        latest = {name: max(t, before.get(name, t)) for name, t in counters.observed.items()}
+        write_atomically(directory.observed, json.dumps({**before, **latest}).encode())
+
+
+def _progress(
+    directory: RunDirectory, program: Program, epoch: int, version: int, counters: Counters,
+    clock: dict[str, Any], letters: int,
+) -> Progress:
+    events = sum(counters.nodes[name]["rows_out"] for name in program.sources)
+    before = directory.last_progress()
+    total = before.total_events if before is not None and before.epoch < epoch else 0
+    if before is not None and before.epoch >= epoch:
+        total = before.total_events - before.events
+    now = time.time_ns()
+    nodes = tuple(
+        NodeProgress(
+            node.name, node.spec.kind, tally["rows_in"], tally["rows_out"], tally["busy_us"] / 1000, tally["state_bytes"]
+        )
+        for node in program.graph
+        if node.name in counters.nodes and (tally := counters.nodes[node.name])
+    )
+    return Progress(
+        epoch=epoch, version=version, events=events, total_events=total + events,
+        epoch_ms=(now - clock.get("planned_ns", now)) / 1e6, at_ns=now, lag_rows=clock.get("lag_rows"),
+        lag_bytes=clock.get("lag_bytes"), dead_letters=letters, nodes=nodes, finished=clock.get("finished", False),
+    )

@@ -1,0 +1,293 @@
+"""Start a topology on Spark, watch it, change it, stop it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
+
+from penstock.control.changes import ChangePlan, plan_change, require_applicable
+from penstock.control.progress import Progress
+from penstock.control.run_directory import RunDirectory
+from penstock.errors import PenstockError, StreamFailed
+from penstock.plan.passes import plan
+from penstock.plan.program import Program
+from penstock.spark.intake import FORMAT
+from penstock.spark.lowering import lay_fabric
+from penstock.spark.options import RunOptions, partitions_for
+from penstock.spark.session import cores_of, open_session
+from penstock.topology.stream import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL_S = 0.05
+
+
+def start(topology: Topology, options: RunOptions | None = None) -> Handle:
+    """Run a topology; going on where its directory says that it stopped."""
+    options = options or RunOptions()
+    program = plan(topology)
+    directory = RunDirectory((options.directory or Path(".penstock") / topology.name).resolve())
+    run_id = directory.open(topology.name)
+    lock = directory.lock()
+    try:
+        fabric = _fabric(directory, program, options)
+        change = _adopt(directory, program, fabric["hops"])
+        directory.hold.unlink(missing_ok=True)
+        directory.take_failure()
+        query = _query(change.program, directory, run_id, options, fabric)
+    except BaseException:
+        lock.close()
+        raise
+    return Handle(topology, directory, options, change, fabric, query, lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change on its way into a running topology."""
+
+    plan: ChangePlan
+    _directory: RunDirectory
+
+    @property
+    def version(self) -> int:
+        return self.plan.version
+
+    def first_epoch(self, timeout_s: float = 60.0) -> int:
+        """Wait until an epoch was planned under the new version, and tell which is the first."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for epoch, version in epoch_versions(self._directory):
+                if version >= self.plan.version:
+                    return epoch
+            time.sleep(_POLL_S)
+        raise TimeoutError(f"version {self.plan.version} was not taken up within {timeout_s:g} s")
+
+
+class Handle:
+    """A running topology."""
+
+    def __init__(
+        self, topology: Topology, directory: RunDirectory, options: RunOptions, adopted: ChangePlan,
+        fabric: dict[str, int], query: StreamingQuery, lock: IO[str],
+    ) -> None:
+        self.topology = topology
+        self.adopted = adopted
+        self.query = query
+        self._directory = directory
+        self._options = options
+        self._program = adopted.program
+        self._fabric = fabric
+        self._lock = lock
+        self._console_read = directory.console_log.stat().st_size if directory.console_log.exists() else 0
+
+    @property
+    def directory(self) -> Path:
+        return self._directory.path
+
+    @property
+    def version(self) -> int:
+        """The version that the next epoch takes."""
+        return self._directory.current()
+
+    def progress(self) -> Progress | None:
+        """The newest committed epoch."""
+        return self._directory.last_progress()
+
+    def history(self) -> list[Progress]:
+        """All committed epochs, oldest first; an epoch that was run again counts once."""
+        try:
+            lines = self._directory.progress_log.read_text().splitlines()
+        except FileNotFoundError:
+            return []
+        found = {}
+        for line in lines:
+            if line.endswith("}"):
+                progress = Progress.from_json(line)
+                found[progress.epoch] = progress
+        return list(found.values())
+
+    def console(self) -> list[str]:
+        """Lines of console sinks since the last call."""
+        try:
+            with open(self._directory.console_log) as file:
+                file.seek(self._console_read)
+                text = file.read()
+                self._console_read = file.tell()
+        except FileNotFoundError:
+            return []
+        return text.splitlines()
+
+    def change(self, topology: Topology, *, allow_state_loss: bool = False) -> Change:
+        """Let the next epoch run another version of the topology. Nothing stops or restarts.
+
+        Raises BadChange, with what would be needed, if the running fabric cannot take it.
+        """
+        version = max(self._directory.versions()) + 1
+        change = plan_change(self._program, plan(topology), version=version, hops=self._fabric["hops"])
+        require_applicable(change, allow_state_loss=allow_state_loss)
+        self._directory.store(version, change.program)
+        self._directory.make_current(version)
+        self.topology, self._program = topology, change.program
+        return Change(change, self._directory)
+
+    def poll(self, timeout_s: float) -> bool:
+        """Wait a while; True when the run has ended. Raises what failed it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._has_ended():
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
+
+    def wait(self) -> None:
+        """Wait for the end of the run. Raises what failed it."""
+        while not self.poll(1.0):
+            pass
+
+    def stop(self) -> None:
+        """End at an epoch boundary: the running epoch is finished, none begins."""
+        if self.query.isActive:
+            self._directory.hold.touch()
+            while self.query.isActive and not self._is_idle():
+                time.sleep(_POLL_S)
+            self.query.stop()
+        self._release()
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.stop()
+
+    def _has_ended(self) -> bool:
+        if not self.query.isActive:
+            self._release()
+            self._raise_failure()
+            return True
+        if self._options.until == "caught-up" and self._is_idle() and self._has_read_all():
+            self.stop()
+            return True
+        if self._options.until == "finished" and self._is_idle() and self._has_finished():
+            self.stop()
+            return True
+        return False
+
+    def _is_idle(self) -> bool:
+        status = self.query.status
+        return not status["isTriggerActive"] and not status["isDataAvailable"] and "Waiting" in status["message"]
+
+    def _has_read_all(self) -> bool:
+        """Whether Spark has looked for data under the current version and found none."""
+        newest = max((version for _, version in epoch_versions(self._directory)), default=0)
+        return newest == self.version
+
+    def _has_finished(self) -> bool:
+        progress = self.progress()
+        return progress is not None and progress.finished and self._has_read_all()
+
+    def _raise_failure(self) -> None:
+        error = self.query.exception()
+        if error is None:
+            return
+        recorded = self._directory.take_failure()
+        if recorded is not None:
+            raise recorded
+        raise self._failed(error)
+
+    def _failed(self, error: StreamingQueryException) -> PenstockError:
+        last = self.progress()
+        epoch = last.epoch + 1 if last else 0
+        return StreamFailed(topology=self.topology.name, epoch=epoch, reason=_first_words(str(error)))
+
+    def _release(self) -> None:
+        self._lock.close()
+
+
+def epoch_versions(directory: RunDirectory) -> list[tuple[int, int]]:
+    """The version of each planned epoch that Spark's log still has, in order."""
+    found = []
+    for path in (directory.checkpoint / "offsets").glob("[0-9]*"):
+        try:
+            offset = json.loads(path.read_text().splitlines()[2])
+            found.append((int(path.name), int(offset["version"])))
+        except (IndexError, ValueError, FileNotFoundError):  # being written, or just cleaned up
+            continue
+    return sorted(found)
+
+
+def _adopt(directory: RunDirectory, program: Program, hops: int) -> ChangePlan:
+    """Make the topology the current version, as a change of the one that ran last."""
+    current = directory.current()
+    if current == 0:
+        change = plan_change(_nothing(program), program, version=1, hops=hops)
+    else:
+        change = plan_change(directory.load(current), program, version=max(directory.versions()) + 1, hops=hops)
+        require_applicable(change, allow_state_loss=False)
+        if not change:
+            return ChangePlan(
+                program=directory.load(current), version=current, kept=change.kept, added=(), swapped=(),
+                removed=(), lost=(),
+            )
+    directory.store(change.version, change.program)
+    directory.make_current(change.version)
+    return change
+
+
+def _nothing(program: Program) -> Program:
+    from penstock.topology.graph import Graph
+
+    return Program(Graph(program.graph.name), {}, {})
+
+
+def _fabric(directory: RunDirectory, program: Program, options: RunOptions) -> dict[str, int]:
+    """The shape of the fabric: chosen at the first start, kept by the checkpoint ever after."""
+    path = directory.path / "fabric.json"
+    tasks = cores_of(options.master)
+    if path.exists():
+        shape: dict[str, int] = json.loads(path.read_text())
+    else:
+        shape = {
+            "hops": max(program.hops, options.hops or 0),
+            "partitions": options.partitions or partitions_for(tasks),
+        }
+        path.write_text(json.dumps(shape))
+    return {**shape, "tasks": tasks}
+
+
+def _query(
+    program: Program, directory: RunDirectory, run_id: str, options: RunOptions, fabric: dict[str, int]
+) -> StreamingQuery:
+    spark = open_session(options, directory.path, fabric["partitions"])
+    frames = lay_fabric(spark, program, directory=directory.path, run_id=run_id, **fabric)
+    writer = (
+        frames.writeStream.format(FORMAT)
+        .option("directory", str(directory.path))
+        .option("run_id", run_id)
+        .option("tasks", fabric["tasks"])
+        .option("partitions", fabric["partitions"])
+        .option("checkpointLocation", str(directory.checkpoint))
+        .outputMode("append")
+    )
+    return writer.trigger(processingTime=_interval(options.every)).start()
+
+
+def _interval(every: dt.timedelta | None) -> str:
+    return f"{int((every or dt.timedelta()).total_seconds() * 1000)} milliseconds"
+
+
+def _first_words(text: str) -> str:
+    """The cause in Spark's long message: the last line of a Python traceback, or its beginning."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "Error:" in line or "Exception:" in line]
+    return (errors[-1] if errors else " ".join(lines[:3]))[:2000]
+
+
+__all__ = ["Change", "Handle", "start"]

@@ -1,0 +1,34 @@
+"""What every task of the fabric needs: recorded failures, and frames for records that were put aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import polars as pl
+
+from penstock.control.run_directory import RunDirectory
+from penstock.errors import PenstockError
+from penstock.frames.frame import Frame, encode
+from penstock.frames.types import to_polars
+from penstock.operators.boundary import DEAD_LETTERS, Boundary
+from penstock.spark.rows import LETTERS, Stamper
+
+
+@contextmanager
+def failures_recorded(directory: RunDirectory) -> Iterator[None]:
+    """Leave a Penstock error where the runner finds it, and let it pass."""
+    try:
+        yield
+    except PenstockError as error:
+        directory.record_failure(error)
+        raise
+
+
+def letters_frame(boundary: Boundary, stamper: Stamper, place: int) -> list[Frame]:
+    """The records that were put aside since the last call, as a frame for their table."""
+    letters, boundary.letters = boundary.letters, []
+    if not letters:
+        return []
+    payload = encode(pl.DataFrame(letters, schema=to_polars(DEAD_LETTERS)))
+    return [stamper.control(LETTERS, place % 120, "letters", payload)]

@@ -1,0 +1,263 @@
+"""The reference engine: any topology in plain Python, with chosen epoch cuts and arrival orders.
+
+It is an oracle, never a product engine: one process, state in memory, no speed. Operators, routing and
+the order within a slice are the real ones; sources, exchange, state store and sinks are replaced by
+the plainest thing that can be right.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock.connect.source import END_OF_TIME, BadRecord, Limit, Offset, SourcePlanner
+from penstock.engine.counters import Counters
+from penstock.engine.flow import Flow
+from penstock.engine.outbox import Outbox, Parcel
+from penstock.engine.slice_run import Arrival, SliceRun
+from penstock.engine.slice_state import Held
+from penstock.errors import BadArgument
+from penstock.frames.frame import decode
+from penstock.frames.types import empty, to_polars
+from penstock.operators.boundary import DEAD_LETTERS, Boundary, emitted
+from penstock.plan.passes import plan
+from penstock.plan.program import Program
+from penstock.topology import specs
+from penstock.topology.graph import OUT, Node
+from penstock.topology.stream import Topology
+
+
+class MemoryShelf:
+    """A slice's log in a dict."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, bytes] = {}
+        self._head: bytes | None = None
+
+    def head(self) -> bytes | None:
+        return self._head
+
+    def put_head(self, head: bytes) -> None:
+        self._head = head
+
+    def get(self, number: int) -> bytes | None:
+        return self.values.get(number)
+
+    def put(self, number: int, value: bytes) -> None:
+        self.values[number] = bytes(value)
+
+    def drop(self, number: int) -> None:
+        del self.values[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """How one epoch is cut: so many rows of each source at most, read in so many splits."""
+
+    rows: int | None = None
+    splits: int = 1
+
+
+@dataclass
+class ReferenceRun:
+    """A topology in the hands of a test: step by step, with its state open to inspection."""
+
+    topology: Topology
+    seed: int | None = None
+    """Frames arrive in an order drawn from this seed; None: as they were sent."""
+    keep_decoded: bool = False
+    """Use decoded state again between epochs, as workers do; otherwise read it from the log each time."""
+    outputs: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    dead_letters: list[dict[str, Any]] = field(default_factory=list)
+    epoch: int = 0
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        self.program: Program = plan(self.topology)
+        self.counters = Counters()
+        self._shelves: dict[tuple[str, int], MemoryShelf] = {}
+        self._held: dict[tuple[str, int], Held] = {}
+        self._offsets: dict[str, Offset] = {}
+        self._planners: dict[str, SourcePlanner] = {}
+        self._punctuation: int | None = None
+        self._random = random.Random(self.seed)
+        self._folder = tempfile.TemporaryDirectory(prefix="penstock-reference-")
+
+    def change(self, topology: Topology) -> None:
+        """Go on with another version of the topology from the next epoch on."""
+        from penstock.control.changes import plan_change
+
+        change = plan_change(self.program, plan(topology), version=self.version + 1)
+        self.topology, self.program, self.version = topology, change.program, self.version + 1
+
+    def step(self, cut: Epoch | None = None) -> bool:
+        """Run one epoch. False if there was nothing to run."""
+        cut = cut or Epoch()
+        ranges = {name: self._range(name, cut) for name in self.program.sources}
+        punctuation = self._next_punctuation(ranges)
+        if all(start == end for start, end in ranges.values()) and punctuation == self._punctuation:
+            return False
+        self._run_epoch(ranges, cut, punctuation if punctuation != self._punctuation else None)
+        self._offsets.update({name: end for name, (_, end) in ranges.items()})
+        self._punctuation = punctuation
+        self.epoch += 1
+        return True
+
+    def drain(self, cut: Epoch | None = None) -> None:
+        """Run epochs until the sources have nothing left."""
+        while self.step(cut):
+            pass
+
+    def result(self) -> dict[str, pl.DataFrame]:
+        """What each sink has got so far."""
+        return {
+            name: pl.concat([empty(self.program.input_schema(self.program.graph[name].inputs[0])), *self.outputs.get(name, [])])
+            for name in self.program.sinks
+        }
+
+    def letters(self) -> pl.DataFrame:
+        """The records that were put aside."""
+        return pl.DataFrame(self.dead_letters, schema=to_polars(DEAD_LETTERS))
+
+    def _planner(self, name: str) -> SourcePlanner:
+        if name not in self._planners:
+            folder = Path(self._folder.name) / name
+            folder.mkdir(exist_ok=True)
+            self._planners[name] = self.program.sources[name].source.planner(folder)
+        return self._planners[name]
+
+    def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
+        planner = self._planner(name)
+        start = self._offsets.setdefault(name, planner.initial())
+        limit = Limit(cut.rows or self.program.sources[name].rows_per_epoch, None)
+        return start, planner.latest(start, limit)
+
+    def _next_punctuation(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> int | None:
+        times = []
+        for name, (_, end) in ranges.items():
+            planner = self._planner(name)
+            observed = self.counters.observed.get(name)
+            times.append(END_OF_TIME if planner.finished(end) else planner.punctuation(end, observed))
+        known = [t for t in times if t is not None]
+        return min(known) if len(known) == len(times) else self._punctuation
+
+    def _run_epoch(
+        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuation: int | None
+    ) -> None:
+        boundary = Boundary(self.epoch, None)
+        parcels: list[Parcel] = []
+        for name, (start, end) in ranges.items():
+            parcels += self._read(name, start, end, cut, boundary)
+        for level in range(self.program.hops + 1):
+            if level:
+                parcels = self._hop(level, parcels, punctuation, boundary)
+            for node in self.program.natives:
+                if self.program.depth[node.name] == level:
+                    parcels = self._native(node, parcels, boundary)
+        for parcel in sorted(parcels, key=lambda p: (p.source, p.sequence)):
+            edge = self.program.graph[parcel.node].inputs[0]
+            rows = decode(parcel.payload, self.program.input_schema(edge))
+            self.outputs.setdefault(parcel.node, []).append(rows)
+        self.dead_letters += boundary.letters
+
+    def _read(self, name: str, start: Offset, end: Offset, cut: Epoch, boundary: Boundary) -> list[Parcel]:
+        source, parcels = self.program.sources[name].source, []
+        for number, split in enumerate(self._planner(name).splits(start, end, cut.splits)):
+            outbox = Outbox(name, number % 120, boundary)
+            for batch in source.read(split, _rejecter(name, boundary)):
+                flow = Flow(self.program, boundary, self.counters)
+                if source.time is not None and batch.rows.height:
+                    self.counters.saw(name, batch.rows[source.time].cast(pl.Int64).max())
+                flow.push(name, OUT, batch.rows)
+                parcels += outbox.add(flow.take(), batch.position)
+            parcels += outbox.flush()
+        return parcels
+
+    def _hop(
+        self, level: int, parcels: list[Parcel], punctuation: int | None, boundary: Boundary
+    ) -> list[Parcel]:
+        here = {n.name: n for n in self.program.hosted.values() if self.program.depth[n.name] == level}
+        going_on = [p for p in parcels if p.node not in here]
+        groups: dict[tuple[str, int], list[Parcel]] = {}
+        for parcel in parcels:
+            if parcel.node in here:
+                groups.setdefault((parcel.node, parcel.slice), []).append(parcel)
+        if punctuation is not None:
+            for node in self.program.punctuated:
+                if node.name in here:
+                    for slice_ in range(node.parallelism):
+                        groups.setdefault((node.name, slice_), [])
+        for (name, slice_), group in self._in_some_order(groups.items()):
+            going_on += self._run_slice(here[name], slice_, group, punctuation, boundary)
+        return going_on
+
+    def _run_slice(
+        self, node: Node, slice_: int, group: list[Parcel], punctuation: int | None, boundary: Boundary
+    ) -> Iterable[Parcel]:
+        key = (node.name, slice_)
+        arrivals = [
+            Arrival(p.input, p.source, p.sequence, decode(p.payload, self._schema_of(p)))
+            for p in self._in_some_order(group)
+        ]
+        told = punctuation if node in self.program.punctuated else None
+        departures, held = SliceRun(self.program, node, slice_, boundary, self.counters).run(
+            arrivals, told, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)
+        )
+        if held is not None and self.keep_decoded:
+            self._held[key] = held
+        outbox = Outbox(f"{node.name}#{slice_:05d}", slice_, boundary)
+        return [*outbox.add(departures, 0), *outbox.flush()]
+
+    def _native(self, node: Node, parcels: list[Parcel], boundary: Boundary) -> list[Parcel]:
+        spec: specs.DataFrameSpec = node.spec  # type: ignore[assignment]
+        if spec.twin is None:
+            raise BadArgument(
+                where=f"node '{node.name}' ({node.site})", what="twin", got="None",
+                allowed="a Polars function that does the same: the reference engine has no Spark",
+            )
+        mine = sorted((p for p in parcels if p.node == node.name), key=lambda p: (p.source, p.sequence))
+        schema = self.program.input_schema(node.inputs[0])
+        rows = pl.concat([empty(schema), *(decode(p.payload, schema) for p in mine)])
+        flow = Flow(self.program, boundary, self.counters)
+        flow.push(node.name, OUT, emitted(node, OUT, spec.twin(rows), spec.returns))
+        outbox = Outbox(node.name, 0, boundary)
+        made: list[Parcel] = [*outbox.add(flow.take(), 0), *outbox.flush()]
+        return [*(p for p in parcels if p.node != node.name), *made]
+
+    def _schema_of(self, parcel: Parcel) -> Any:
+        return self.program.input_schema(self.program.edge_into(parcel.node, parcel.input))
+
+    def _in_some_order(self, items: Iterable[Any]) -> list[Any]:
+        ordered = list(items)
+        if self.seed is not None:
+            self._random.shuffle(ordered)
+        return ordered
+
+
+def run(
+    topology: Topology,
+    *,
+    epochs: Iterable[Epoch | int] | None = None,
+    rows_per_epoch: int | None = None,
+    seed: int | None = None,
+) -> dict[str, pl.DataFrame]:
+    """Run a topology to the end of its sources and give what each sink got.
+
+    ``epochs`` cuts the first epochs as told (a number is a number of rows); what is left after
+    them is read in epochs of ``rows_per_epoch``.
+    """
+    reference = ReferenceRun(topology, seed=seed)
+    for cut in epochs or ():
+        reference.step(Epoch(cut) if isinstance(cut, int) else cut)
+    reference.drain(Epoch(rows_per_epoch))
+    return reference.result()
+
+
+def _rejecter(source: str, boundary: Boundary) -> Callable[[BadRecord], None]:
+    return lambda bad: boundary.reject(source, bad.position, bad.where, bad.raw, bad.reason)

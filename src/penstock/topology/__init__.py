@@ -1,0 +1,1 @@
+"""The topology language: a pure description of what shall run."""

@@ -1,0 +1,123 @@
+"""What each kind of node does, as plain values. How it is done is in ``penstock.operators``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.topology.graph import OUT, Spec
+from penstock.topology.schema import Schema
+
+
+def words(function: Any) -> str:
+    """A short name of a function, expression or object for people."""
+    name = getattr(function, "__qualname__", None) or getattr(
+        getattr(function, "function", None), "__qualname__", None
+    )
+    if name is None:
+        return type(function).__name__
+    return "λ" if "<lambda>" in name else str(name).rpartition("<locals>.")[2]
+
+
+@dataclass(frozen=True)
+class SourceSpec(Spec):
+    """Reads events; at most so many rows and bytes go into one epoch."""
+
+    kind: ClassVar[str] = "source"
+    source: Any
+    rows_per_epoch: int | None = None
+    bytes_per_epoch: int | None = None
+
+    def describe(self) -> str:
+        return f"source {self.source.describe()}"
+
+
+@dataclass(frozen=True)
+class MapSpec(Spec):
+    """Each row becomes one row."""
+
+    kind: ClassVar[str] = "map"
+    function: Callable[[Any], Any]
+    returns: Schema | None = None
+
+    def describe(self) -> str:
+        return f"map {words(self.function)}"
+
+
+@dataclass(frozen=True)
+class FlatMapSpec(Spec):
+    """Each row becomes any number of rows."""
+
+    kind: ClassVar[str] = "flat_map"
+    function: Callable[[Any], Any]
+    returns: Schema | None = None
+
+    def describe(self) -> str:
+        return f"flat_map {words(self.function)}"
+
+
+@dataclass(frozen=True)
+class FilterSpec(Spec):
+    """Some rows stay: a Polars expression, or DataFrame in and booleans out."""
+
+    kind: ClassVar[str] = "filter"
+    keep: Any
+
+    def describe(self) -> str:
+        return f"filter {words(self.keep)}"
+
+
+@dataclass(frozen=True)
+class UnionSpec(Spec):
+    """Rows of several streams with the same columns become one stream."""
+
+    kind: ClassVar[str] = "union"
+
+
+@dataclass(frozen=True)
+class ProcessSpec(Spec):
+    """A user's operator with state per slice."""
+
+    kind: ClassVar[str] = "process"
+    operator: Any
+    returns: Schema | None = None
+    outputs: tuple[tuple[str, Schema], ...] = ()
+
+    def describe(self) -> str:
+        return f"process {type(self.operator).__name__}"
+
+    def output_names(self) -> tuple[str, ...]:
+        return (OUT, *(name for name, _ in self.outputs))
+
+
+@dataclass(frozen=True)
+class DataFrameSpec(Spec):
+    """A native Spark DataFrame in, another one out."""
+
+    kind: ClassVar[str] = "dataframe"
+    function: Callable[[Any], Any]
+    returns: Schema
+    twin: Callable[[Any], Any] | None = None
+    """The same in Polars, for the reference engine."""
+
+    def describe(self) -> str:
+        return f"dataframe {words(self.function)}"
+
+
+@dataclass(frozen=True)
+class SinkSpec(Spec):
+    """Writes what arrives, once per epoch."""
+
+    kind: ClassVar[str] = "sink"
+    sink: Any
+
+    def describe(self) -> str:
+        return f"sink {self.sink.describe()}"
+
+    def output_names(self) -> tuple[str, ...]:
+        return ()
+
+
+STATELESS = (MapSpec, FlatMapSpec, FilterSpec, UnionSpec)
+"""Run inside whatever worker their input is in, unless an exchange leads to them."""

@@ -1,0 +1,118 @@
+"""The commands, without a JVM."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.commands import app
+
+APP = """
+import polars as pl
+from penstock.connect.collect import Collect
+from penstock.connect.generator import Generator
+from penstock.topology.stream import Topology
+
+def numbers(first, count):
+    return pl.DataFrame({"n": range(first, first + count)}, schema={"n": pl.Int64})
+
+top = Topology("numbers")
+source = top.source("numbers", Generator(numbers, schema={"n": int}, rows=10))
+source.filter("even", lambda df: df["n"] % 2 == 0).sink("kept", Collect())
+"""
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = tmp_path / "numbers_app.py"
+    path.write_text(APP)
+    return str(path)
+
+
+def invoke(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_help_lists_every_command() -> None:
+    text = invoke("--help")
+    assert all(command in text for command in ("run", "check", "describe", "bench", "demo", "doctor"))
+
+
+def test_help_loads_no_engine() -> None:
+    heavy = "{'pyspark', 'polars', 'pyarrow', 'numba', 'pandas', 'deltalake'}"
+    script = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom penstock.cli.commands import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_describe_shows_the_nodes(target: str) -> None:
+    text = invoke("describe", target)
+    assert "topology 'numbers'" in text
+    assert "even" in text
+
+
+def test_describe_draws_a_mermaid_chart(target: str) -> None:
+    assert invoke("describe", target, "--mermaid").startswith("flowchart")
+
+
+def test_describe_gives_json(target: str) -> None:
+    assert json.loads(invoke("describe", target, "--json"))["name"] == "numbers"
+
+
+def test_describe_takes_one_form_at_a_time(target: str) -> None:
+    assert "choose one" in invoke("describe", target, "--mermaid", "--json", code=2)
+
+
+def test_check_prints_the_plan_without_spark(target: str) -> None:
+    text = invoke("check", target, "--hops", "2")
+    assert "topology 'numbers'" in text
+    assert "hop 2" in text
+
+
+def test_an_error_of_penstock_is_a_message_and_exit_code_1(tmp_path: Path) -> None:
+    text = invoke("check", str(tmp_path / "nowhere.py"), code=1)
+    assert text.startswith("penstock: [APP_NOT_FOUND]")
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--every", "soon"), ("--conf", "nothing"), ("--until", "never"), ("--partitions", "0")],
+    ids=lambda pair: pair[0],
+)
+def test_a_bad_option_is_exit_code_2(target: str, arguments: tuple[str, ...]) -> None:
+    invoke("run", target, *arguments, code=2)
+
+
+def test_bench_lists_what_there_is() -> None:
+    text = invoke("bench", "--list")
+    assert [line.split()[0] for line in text.splitlines()] == [
+        "keyed",
+        "broadcast",
+        "state-growth",
+        "latency",
+        "scale",
+    ]
+
+
+def test_an_unknown_bench_is_exit_code_2() -> None:
+    assert "keyed" in invoke("bench", "nothing", code=2)
+
+
+def test_doctor_speaks_json(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["doctor", "--json", "--dir", str(tmp_path)])
+    assert {"Python", "Java", "polars"} <= {check["name"] for check in json.loads(result.stdout)}
