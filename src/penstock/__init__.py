@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from penstock import errors
 from penstock.operators.operator import Operator
 from penstock.operators.per_event import per_event
 from penstock.topology.schema import Schema
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.connect.delta import Delta
     from penstock.connect.files import Files
     from penstock.connect.generator import Generator
-    from penstock.connect.parquet import Parquet
+    from penstock.connect.parquet import ParquetFiles as Parquet
     from penstock.operators.keyed import KeyedTable
     from penstock.run import run, start
     from penstock.spark.options import RunOptions
@@ -35,26 +36,28 @@ __all__ = [
     "Schema",
     "Stream",
     "Topology",
+    "errors",
     "per_event",
     "run",
     "start",
 ]
 # Loaded when first used: building a topology must not cost the import of Polars, Arrow or Spark.
 _LAZY = {
-    "Collect": "penstock.connect.collect",
-    "Console": "penstock.connect.console",
-    "Delta": "penstock.connect.delta",
-    "Files": "penstock.connect.files",
-    "Generator": "penstock.connect.generator",
-    "KeyedTable": "penstock.operators.keyed",
-    "Parquet": "penstock.connect.parquet",
-    "RunOptions": "penstock.spark.options",
-    "run": "penstock.run",
-    "start": "penstock.run",
+    "Collect": "penstock.connect.collect:Collect",
+    "Console": "penstock.connect.console:Console",
+    "Delta": "penstock.connect.delta:Delta",
+    "Files": "penstock.connect.files:Files",
+    "Generator": "penstock.connect.generator:Generator",
+    "KeyedTable": "penstock.operators.keyed:KeyedTable",
+    "Parquet": "penstock.connect.parquet:ParquetFiles",
+    "RunOptions": "penstock.spark.options:RunOptions",
+    "run": "penstock.run:run",
+    "start": "penstock.run:start",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    module, _, attribute = _LAZY[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)

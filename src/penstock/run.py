@@ -25,4 +25,4 @@ def run(topology: Topology, **options: Any) -> None:
     """Run a topology with the live view until it ends or Ctrl-C is pressed."""
     from penstock.cli.live import watch
 
-    watch(start(topology, **options))
+    watch(start(topology, **options), topology.name)

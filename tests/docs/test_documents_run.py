@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 
@@ -39,7 +40,7 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text()
     fences = list(_FENCE.finditer(text))
     found = []
-    for fence, following in zip(fences, [*fences[1:], None], strict=True):
+    for fence, following in zip_longest(fences, fences[1:]):
         if fence["kind"].strip() != "python":
             continue
         is_output = following is not None and following["kind"].strip() == "text output"
@@ -86,7 +87,7 @@ def test_a_page_runs_on_spark(page: Path, namespace: dict[str, object]) -> None:
     execute(page, blocks(page), namespace)
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")) + [ROOT / "README.md"], ids=by_name)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))], ids=by_name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.frames.types import to_polars
 from penstock.topology.schema import Schema
 
-_TIMES = st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1))
+_TIMES = st.datetimes(dt.datetime.fromisoformat("1700-01-01"), dt.datetime.fromisoformat("2200-01-01"))
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     **{f"int{b}": st.integers(-(2 ** (b - 1)), 2 ** (b - 1) - 1) for b in (8, 16, 32, 64)},

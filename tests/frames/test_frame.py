@@ -9,25 +9,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from tests.frames.strategies import VALUES, frames
 
 from penstock.errors import InternalError
 from penstock.frames.frame import ARROW_SCHEMA, DDL, Frame, decode, decode_all, encode
 from penstock.frames.types import empty, of_frame
 from penstock.topology.schema import Schema
 
-from .strategies import VALUES, frames
-
 EVERY = Schema(tuple((f"c{i}", kind) for i, kind in enumerate(VALUES)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(frames())
 def test_a_payload_gives_back_the_frame(case: tuple[pl.DataFrame, Schema]) -> None:
     df, schema = case
     assert_frame_equal(decode(encode(df), schema), df, check_exact=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(frames(), st.data())
 def test_a_cut_and_chunked_frame_travels_like_a_whole_one(
     case: tuple[pl.DataFrame, Schema], data: st.DataObject

@@ -13,7 +13,7 @@ import polars as pl
 
 import penstock as ps
 
-CUSTOMERS = 50_000
+CUSTOMERS = 20_000
 REGIONS = ("north", "east", "south", "west")
 UNUSUAL = 5.0
 TABLES = ("regions", "unusual")
@@ -54,13 +54,15 @@ class Regions(ps.Operator):
         state.count("orders", rows)
         state.add("revenue", rows, batch["cents"])
         state.add("unusual", rows, (batch["score"].fill_null(0) >= UNUSUAL).cast(pl.Int64))
-        emit(state.frame(np.unique(rows)))
+        emit(state.frame(state.changed()))
 
 
-def topology(directory: Path | str = "out/demo", *, rate: int = 200_000, seconds: int = 30) -> ps.Topology:
+def topology(
+    directory: Path | str = "out/demo", *, rows: int = 6_000_000, rate: int | None = 200_000
+) -> ps.Topology:
     """The topology: one source, a filter, two keyed nodes, two tables."""
     top = ps.Topology("shop")
-    clicks = top.source("clicks", ps.Generator(make_clicks, schema=CLICKS, rows=rate * seconds, rate=rate))
+    clicks = top.source("clicks", ps.Generator(make_clicks, schema=CLICKS, rows=rows, rate=rate))
     orders = clicks.filter("orders", pl.col("action") == "order")
     scored = orders.key_by("customer").process("customers", Customers())
     scored.filter("unusual-orders", pl.col("score") >= UNUSUAL).sink(
@@ -81,7 +83,7 @@ def make_clicks(first: int, count: int) -> pl.DataFrame:
     customer = dice % CUSTOMERS
     is_order = dice // CUSTOMERS % 10 == 0
     cents = 500 + customer % 97 * 50 + _dice(number + 1) % 400
-    cents = np.where(_dice(number + 2) % 2000 == 0, cents * 12, cents)  # the ones to find
+    cents = np.where(_dice(number + 2) % 1000 == 0, cents * 12, cents)  # the ones to find
     names = pl.Series(REGIONS)
     return pl.DataFrame(
         {

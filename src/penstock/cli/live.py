@@ -18,7 +18,7 @@ from rich.live import Live
 from penstock.cli import numbers, view
 from penstock.control.progress import Progress
 
-_POLL_S = 0.25
+_POLL_S = 0.1
 _LINE_EVERY_S = 2.0
 ENDING = "ending at the epoch boundary; Ctrl-C again quits at once (nothing is lost, the epoch is repeated)"
 
@@ -28,6 +28,7 @@ class Run(Protocol):
 
     @property
     def directory(self) -> Path: ...
+    def progress(self) -> Progress | None: ...
     def history(self) -> Sequence[Progress]: ...
     def console(self) -> Sequence[str]: ...
     def poll(self, timeout_s: float) -> bool: ...
@@ -95,16 +96,21 @@ class Screen:
 
 
 def watch(
-    run: Run, name: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    run: Run,
+    name: str | None = None,
+    *,
+    console: Console | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> view.Seen:
     """Show the run until it ends; raise what failed it. Returns what was seen."""
     console = console or Console()
-    display: Display = Screen(console, name) if console.is_terminal else Lines(console)
-    seen, began, note = view.Seen(), clock(), ""
+    display: Display = Screen(console, name or run.directory.name) if console.is_terminal else Lines(console)
+    before = run.progress()  # of an earlier run in the same directory
+    seen, began, note = view.Seen(after=before.epoch if before else -1), clock(), ""
     with display.open(), _wishes() as wish:
         ended = False
         while not ended:
-            display.show(seen, seen.take(run.history()), clock() - began, note)
+            display.show(seen, _news(run, seen), clock() - began, note)
             ended = run.poll(_POLL_S)
             for text in run.console():
                 display.say(text)
@@ -112,8 +118,16 @@ def watch(
                 note = ENDING
                 display.say(note)
                 run.stop()
-        display.show(seen, seen.take(run.history()), clock() - began, note)
+        display.show(seen, _news(run, seen), clock() - began, note)
     return seen
+
+
+def _news(run: Run, seen: view.Seen) -> Sequence[Progress]:
+    """The epochs since the last look. The whole history is read only if one was missed in between."""
+    newest = run.progress()
+    if newest is None or newest.epoch < seen.expected:
+        return []
+    return seen.take([newest] if newest.epoch == seen.expected else run.history())
 
 
 @contextmanager

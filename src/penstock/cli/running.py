@@ -19,7 +19,7 @@ QUIT = 130  # what a shell reports for a program that Ctrl-C ended
 
 
 def run_topology(topology: Topology, **options: Any) -> None:
-    """Run until it ends by itself or the user ends it; ``options`` are those of RunOptions."""
+    """Run with the live view until it ends by itself or Ctrl-C ends it; options are those of RunOptions."""
     from penstock.spark.options import RunOptions
     from penstock.spark.runner import start
 
@@ -40,7 +40,13 @@ def run_topology(topology: Topology, **options: Any) -> None:
 
 def results(topology: Topology) -> list[str]:
     """One line per sink: its name and where it writes."""
-    return [f"{node.name}: {node.spec.describe()}" for node in topology.graph if node.spec.kind == "sink"]
+    from penstock.topology.specs import SinkSpec
+
+    return [
+        f"{node.name}: {node.spec.sink.describe()}"
+        for node in topology.graph
+        if isinstance(node.spec, SinkSpec)
+    ]
 
 
 def run_demo(directory: Path, *, seconds: int, rate: int) -> None:
@@ -49,7 +55,7 @@ def run_demo(directory: Path, *, seconds: int, rate: int) -> None:
 
     for name in (*demo.TABLES, "run"):  # only what an earlier demo made
         shutil.rmtree(directory / name, ignore_errors=True)
-    topology = demo.topology(directory, rate=rate, seconds=seconds)
+    topology = demo.topology(directory, rows=rate * seconds, rate=rate)
     print(demo.STORY, end="\n\n")
     print(topology.describe(), end="\n\n")
     run_topology(topology, directory=directory / "run", until="finished")

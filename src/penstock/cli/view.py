@@ -30,11 +30,17 @@ class Seen:
     dead_letters: int = 0
     count: int = 0
     first_ns: int = 0
+    after: int = -1
+    """Epochs up to this one were there before the view began."""
+
+    @property
+    def expected(self) -> int:
+        """The number of the epoch that comes next."""
+        return 1 + (self.epochs[-1].epoch if self.epochs else self.after)
 
     def take(self, history: Sequence[Progress]) -> list[Progress]:
         """Add the epochs that are new; return them."""
-        newest = self.epochs[-1].epoch if self.epochs else -1
-        fresh = [progress for progress in history if progress.epoch > newest]
+        fresh = [progress for progress in history if progress.epoch >= self.expected]
         for progress in fresh:
             if not self.count:
                 self.first_ns = progress.at_ns - int(progress.epoch_ms * 1e6)

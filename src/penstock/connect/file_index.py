@@ -23,11 +23,11 @@ class FileEntry:
     path: str
     size: int
     mtime_ns: int
-    inode: int
+    mark: int  # of its content, see file_scan.mark_of
     kind: Literal["taken", "changed"] = "taken"
 
     def to_json(self) -> list[Any]:
-        return [self.path, self.size, self.mtime_ns, self.inode, self.kind]
+        return [self.path, self.size, self.mtime_ns, self.mark, self.kind]
 
 
 class FileIndex:
@@ -40,7 +40,7 @@ class FileIndex:
         self._log = log
         self._read_to = 0
         self._paths: list[str] = []
-        self._numbers = {"size": array("q"), "mtime_ns": array("q"), "inode": array("Q")}
+        self._numbers = {"size": array("q"), "mtime_ns": array("q"), "mark": array("Q")}
         self._changed: set[int] = set()
         self._latest: dict[str, int] = {}
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -53,14 +53,25 @@ class FileIndex:
     def __getitem__(self, number: int) -> FileEntry:
         if not 0 <= number < len(self):
             raise IndexError(number)
-        size, mtime_ns, inode = (values[number] for values in self._numbers.values())
+        size, mtime_ns, mark = (values[number] for values in self._numbers.values())
         kind: Literal["taken", "changed"] = "changed" if number in self._changed else "taken"
-        return FileEntry(self._paths[number], size, mtime_ns, inode, kind)
+        return FileEntry(self._paths[number], size, mtime_ns, mark, kind)
 
     def latest(self, path: str) -> FileEntry | None:
         """What was last written down about a path."""
         number = self._latest.get(path)
         return None if number is None else self[number]
+
+    def is_known(self, path: str, size: int, mtime_ns: int) -> bool:
+        """Whether nothing has changed since a path was written down. Asked for every file at every scan."""
+        number = self._latest.get(path, -1)
+        sizes, times = self._numbers["size"], self._numbers["mtime_ns"]
+        return number >= 0 and sizes[number] == size and times[number] == mtime_ns
+
+    def bytes_from(self, number: int) -> int:
+        """The bytes of all files from a number on."""
+        reported = sum(self._numbers["size"][n] for n in self._changed if n >= number)
+        return sum(self._numbers["size"][number:]) - reported
 
     def append(self, entries: Iterable[FileEntry]) -> None:
         """Write entries down; durable when this returns. What another process added is kept."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from penstock.connect.file_index import FileEntry, FileIndex
 
 _UNFINISHED_PREFIXES = (".", "_")
 _UNFINISHED_SUFFIXES = (".tmp", ".part")
+_MARK_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,6 @@ class Found:
     name: str
     size: int
     mtime_ns: int
-    inode: int
 
 
 def root_of(path: str) -> str:
@@ -34,27 +36,48 @@ def root_of(path: str) -> str:
 
 
 def find(path: str) -> list[Found]:
-    """All finished files, oldest first. Empty files and files that are being written are left alone."""
-    root = root_of(path)
-    found = [file for candidate in _candidates(path) if (file := _look(candidate, root))]
+    """All finished files, oldest first. Files that are being written are left alone."""
+    prefix = os.path.join(root_of(path), "")  # noqa: PTH118
+    found = [file for candidate in _candidates(path) if (file := _look(candidate, prefix))]
     return sorted(found, key=lambda file: (file.mtime_ns, file.name))
 
 
-def news(found: list[Found], index: FileIndex) -> list[FileEntry]:
+def news(path: str, index: FileIndex) -> list[FileEntry]:
     """What the index does not know yet: files that came, and taken files that changed."""
+    root = root_of(path)
     entries = []
-    for file in found:
+    for file in find(path):
+        if index.is_known(file.name, file.size, file.mtime_ns):
+            continue
         known = index.latest(file.name)
+        if known is None and not file.size:
+            continue  # just created, or of no use
         if known is None:
-            entries.append(FileEntry(file.name, file.size, file.mtime_ns, file.inode))
-        elif (known.size, known.mtime_ns) != (file.size, file.mtime_ns):
-            entries.append(FileEntry(file.name, file.size, file.mtime_ns, file.inode, "changed"))
+            mark = mark_of(os.path.join(root, file.name), file.size)  # noqa: PTH118
+            entries.append(FileEntry(file.name, file.size, file.mtime_ns, mark))
+        else:
+            entries.append(FileEntry(file.name, file.size, file.mtime_ns, 0, "changed"))
     return entries
+
+
+def mark_of(path: str, size: int) -> int:
+    """A mark of the first ``size`` bytes, from both their ends; 0 if they cannot be read.
+
+    It tells a file that grew from one that was replaced; inode numbers do not, they are used again.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+            head = file.read(min(size, _MARK_BYTES))
+            file.seek(max(0, size - _MARK_BYTES))
+            tail = file.read(min(size, _MARK_BYTES))
+    except OSError:
+        return 0
+    return int.from_bytes(hashlib.blake2b(head + tail, digest_size=8).digest(), "little")
 
 
 def _candidates(path: str) -> Iterator[str]:
     if glob.has_magic(path):
-        yield from glob.iglob(path, recursive=True)
+        yield from glob.iglob(path, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
     elif Path(path).is_dir():
         with os.scandir(path) as entries:
             yield from (entry.path for entry in entries)
@@ -62,7 +85,7 @@ def _candidates(path: str) -> Iterator[str]:
         yield path
 
 
-def _look(path: str, root: str) -> Found | None:
+def _look(path: str, prefix: str) -> Found | None:
     name = os.path.basename(path)  # noqa: PTH119 - called for every file at every scan
     if name.startswith(_UNFINISHED_PREFIXES) or name.endswith(_UNFINISHED_SUFFIXES):
         return None
@@ -70,6 +93,6 @@ def _look(path: str, root: str) -> Found | None:
         status = os.stat(path)  # noqa: PTH116
     except OSError:  # gone between listing and looking
         return None
-    if not os.path.isfile(path) or not status.st_size:  # noqa: PTH113
+    if not stat.S_ISREG(status.st_mode):
         return None
-    return Found(os.path.relpath(path, root), status.st_size, status.st_mtime_ns, status.st_ino)
+    return Found(path.removeprefix(prefix), status.st_size, status.st_mtime_ns)

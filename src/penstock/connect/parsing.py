@@ -19,7 +19,7 @@ class Parser(ABC):
 
     def is_blank(self, line: bytes) -> bool:
         """Whether a line is no record at all."""
-        return not line.strip()
+        return not line.strip(b" \t\r")
 
     @abstractmethod
     def parse(self, data: bytes) -> pl.DataFrame | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -40,7 +41,7 @@ class CsvRows(Parser):
         return not line  # blanks can be separators: a line of tabs is a record of nulls
 
     def parse(self, data: bytes) -> pl.DataFrame | None:
-        if not data.strip(b"\r\n"):
+        if not data.strip(b"\r\n") and not split_lines(data, self)[1]:
             return empty(self._schema)
         if self.quote is None and b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
             return None
@@ -63,8 +64,7 @@ class CsvRows(Parser):
             numbers = [i for i in range(len(group)) if i not in fields.wrong]
             bad.update({first + i: reason for i, reason in fields.wrong.items()})
             bad.update({first + numbers[i]: reason for i, reason in faults.items()})
-            keep = [i for i in range(rows.height) if i not in faults]
-            return [rows[keep] if faults else rows]
+            return [_without(rows, list(faults))]
 
         def judge(line: bytes, number: int) -> None:
             bad[number] = "a carriage return inside of the line" if b"\r" in line else _BROKEN
@@ -125,3 +125,11 @@ class CsvRows(Parser):
     def _records(self, data: bytes, expected: int) -> int:
         breaks = data.count(b"\n") + (not data.endswith(b"\n"))
         return breaks if breaks == expected else len(split_lines(data, self)[1])
+
+
+def _without(rows: pl.DataFrame, numbers: list[int]) -> pl.DataFrame:
+    if not numbers:
+        return rows
+    keep = np.ones(rows.height, dtype=bool)
+    keep[numbers] = False
+    return rows.filter(pl.Series(keep))

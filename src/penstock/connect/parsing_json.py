@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
@@ -24,8 +25,11 @@ _INTEGERS = {
     "duration": (-(2**63), 2**63 - 1),
 }
 _NESTED_ALLOWED = re.compile(r"^(list<|struct<)")
+# Half a surrogate pair, or an escaped backslash that makes it look like one: Python decides.
 _SURROGATE = re.compile(
-    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+    rb"|\\\\u[dD]"
 )
 
 
@@ -40,9 +44,9 @@ class JsonLines(Parser):
         self._read_as = {name: _engine_type(kind) for name, kind in schema.columns}
 
     def parse(self, data: bytes) -> pl.DataFrame | None:
-        if not data.strip():
+        if not data.strip(b" \t\r\n"):
             return empty(self._schema)
-        if _SURROGATE.search(data) if b"\\u" in data else None:
+        if b"\\u" in data and any(_half_pair_line(line) for line in _suspects(data)):
             return None  # Polars reads half a surrogate pair as NUL
         try:
             rows = self._typed(pl.read_ndjson(io.BytesIO(data), schema=self._read_as))
@@ -155,6 +159,23 @@ def _misfit(name: str, kind: str, record: dict[str, Any]) -> str | None:
     else:
         return None
     return None if fits else f"column '{name}': {json.dumps(value)[:100]} is not {kind}"
+
+
+def _suspects(data: bytes) -> Iterator[bytes]:
+    end = -1
+    for found in _SURROGATE.finditer(data):
+        if found.start() > end:
+            begin = data.rfind(b"\n", 0, found.start()) + 1
+            end = data.find(b"\n", found.start())
+            end = len(data) if end < 0 else end
+            yield data[begin:end]
+
+
+def _half_pair_line(line: bytes) -> bool:
+    try:
+        return _has_half_pair(json.loads(line))
+    except (ValueError, RecursionError):
+        return False  # no JSON: refused in any case
 
 
 def _has_half_pair(value: Any) -> bool:

@@ -27,6 +27,7 @@ from penstock.plan.program import Program
 from penstock.topology.codec import to_json
 
 FORMAT = 1
+PROGRESS_BYTES = 16 << 20
 _DIGEST_BYTES = 16
 
 
@@ -144,22 +145,24 @@ class RunDirectory:
         return error if isinstance(error, PenstockError) else None
 
     def append_progress(self, progress: Progress) -> None:
+        """Add a line to the log; the older half of a long log is let go."""
+        if self.progress_log.exists() and self.progress_log.stat().st_size > PROGRESS_BYTES:
+            os.replace(self.progress_log, self.path / "progress.before.jsonl")
         with open(self.progress_log, "a") as file:
             file.write(progress.to_json() + "\n")
 
     def last_progress(self) -> Progress | None:
         """The newest line of the log, without reading all of it."""
-        try:
-            with open(self.progress_log, "rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
-                lines = [line for line in file.read().splitlines() if line.endswith(b"}")]
-        except FileNotFoundError:
-            return None
-        for line in reversed(lines):
+        for path in (self.progress_log, self.path / "progress.before.jsonl"):
             try:
-                return Progress.from_json(line.decode())
-            except (ValueError, TypeError, KeyError):  # a line torn by a crash
+                with open(path, "rb") as file:
+                    file.seek(max(0, file.seek(0, os.SEEK_END) - 65_536))
+                    lines = file.read().splitlines()
+            except FileNotFoundError:
                 continue
+            for line in reversed(lines):
+                if progress := read_progress(line):
+                    return progress
         return None
 
     def read_observed(self) -> dict[str, int]:
@@ -172,6 +175,14 @@ class RunDirectory:
 
     def _version_file(self, version: int) -> Path:
         return self.path / "versions" / f"{version:06d}.program"
+
+
+def read_progress(line: bytes) -> Progress | None:
+    """A line of the progress log; None for one that a crash has torn."""
+    try:
+        return Progress.from_json(line.decode())
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 @lru_cache(maxsize=16)

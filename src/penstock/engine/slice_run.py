@@ -17,6 +17,7 @@ from penstock.engine.flow import Departure, Flow
 from penstock.engine.slice_state import Held, open_state, save_state
 from penstock.engine.state_log import Shelf
 from penstock.errors import BadEmission, PenstockError
+from penstock.frames.frame import decode_all
 from penstock.operators.boundary import Boundary, emitted
 from penstock.operators.operator import Operator
 from penstock.plan.program import Program
@@ -28,12 +29,12 @@ BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Rows for an input of a slice; a slice takes them in the order (source, sequence)."""
+    """Encoded rows for an input of a slice, which takes them in the order (source, sequence)."""
 
     input: str
     source: str
     sequence: int
-    rows: pl.DataFrame
+    payload: bytes
 
 
 class Emitter:
@@ -71,7 +72,7 @@ class SliceRun:
         self, arrivals: Sequence[Arrival], punctuation: int | None, shelf: Shelf, held: Held | None
     ) -> tuple[list[Departure], Held | None]:
         """Take what arrived, then the punctuation; save the state; give what leaves."""
-        batches = list(_batches(arrivals))
+        batches = list(self._batches(arrivals))
         for _, batch in batches:
             self.counters.took(self.node.name, batch.height)
         if not isinstance(self.node.spec, specs.ProcessSpec):
@@ -146,6 +147,18 @@ class SliceRun:
         if returned is not None:
             held.state = returned
 
+    def _batches(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, pl.DataFrame]]:
+        """Arrivals in order, as few batches as their inputs allow.
+
+        How frames were cut on the way must not show in what an operator sees.
+        """
+        ordered = sorted(arrivals, key=lambda a: (a.source, a.sequence))
+        for input_, group in groupby(ordered, key=lambda a: a.input):
+            schema = self.program.input_schema(self.program.edge_into(self.node.name, input_))
+            rows = decode_all([arrival.payload for arrival in group], schema)
+            for first in range(0, rows.height, BATCH_ROWS):
+                yield input_, rows[first : first + BATCH_ROWS]
+
     @property
     def _operator(self) -> Operator:
         operator: Operator = self.node.spec.operator  # type: ignore[attr-defined]
@@ -158,18 +171,6 @@ def as_datetime(time_us: int) -> dt.datetime:
         return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=time_us)
     except OverflowError:
         return dt.datetime.max if time_us > 0 else dt.datetime.min
-
-
-def _batches(arrivals: Sequence[Arrival]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Arrivals in order, as few batches as their inputs allow.
-
-    How frames were cut on the way must not show in what an operator sees.
-    """
-    ordered = sorted(arrivals, key=lambda a: (a.source, a.sequence))
-    for input_, group in groupby(ordered, key=lambda a: a.input):
-        rows = pl.concat([arrival.rows for arrival in group], rechunk=True)
-        for first in range(0, rows.height, BATCH_ROWS):
-            yield input_, rows[first : first + BATCH_ROWS]
 
 
 def _joined(made: list[tuple[str, pl.DataFrame]]) -> Iterator[tuple[str, Any]]:

@@ -21,7 +21,8 @@ def kernel(function: F) -> F:
 def step(function: F) -> F:
     """Compile a step of a loop; LLVM puts it into the loop.
 
-    Numba's own ``inline="always"`` counts references to arrays in every turn: 7 times slower here.
+    A step that is taken every time should return what it counts instead of writing it to an array:
+    measured 3 ns instead of 18 ns per event in `KeyedTable.add`.
     """
     return cast(F, njit(cache=True, nogil=True)(function))
 

@@ -12,7 +12,18 @@ import numpy as np
 
 from penstock.frames._jit import Column, kernel, readonly, step
 
-__all__ = ["bounds", "destinations", "hash_bytes", "hash_words", "invert", "mix", "readonly", "scatter"]
+__all__ = [
+    "bounds",
+    "destinations",
+    "hash_bytes",
+    "hash_words",
+    "invert",
+    "mix",
+    "readonly",
+    "scale",
+    "scatter",
+    "scatter_bytes",
+]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 NULL = np.uint64(0xD1B54A32D192ED03)
@@ -76,6 +87,13 @@ def _hash_one(data: Column, start: Any, stop: Any) -> Any:
 
 
 @kernel
+def scale(hashes: Column, slices: Any, out: Column) -> None:
+    """Map the high 32 bits of each hash to 0 … slices-1 by multiplication."""
+    for i in range(len(hashes)):
+        out[i] = np.int32(((hashes[i] >> _U32) * slices) >> _U32)
+
+
+@kernel
 def destinations(ids: Column, starts: Column, out: Column) -> int:
     """Counting sort: where each row goes, and in starts[s]:starts[s+1] where slice s lies.
 
@@ -120,6 +138,20 @@ def scatter(values: Column, places: Column, out: Column) -> None:
     """Put each value in its place."""
     for i in range(len(values)):
         out[places[i]] = values[i]
+
+
+@kernel
+def scatter_bytes(offsets: Column, data: Column, places: Column, ends: Column, out: Column) -> None:
+    """Put each byte string in its place; `ends` become the offsets of the result."""
+    for i in range(len(places)):
+        ends[places[i] + 1] = offsets[i + 1] - offsets[i]
+    for i in range(len(places)):
+        ends[i + 1] += ends[i]
+    for i in range(len(places)):
+        at = ends[places[i]]
+        for k in range(offsets[i], offsets[i + 1]):
+            out[at] = data[k]
+            at += 1
 
 
 @kernel

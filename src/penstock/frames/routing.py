@@ -19,6 +19,12 @@ from penstock.topology.routes import Broadcast, KeyBy, PartitionBy, Route, Shuff
 __all__ = ["Cut", "encode_batch", "slice_ids", "split", "split_encoded"]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio: its multiples fill the range evenly
+_OFFSETS = {
+    pa.string(): np.int32,
+    pa.binary(): np.int32,
+    pa.large_string(): np.int64,
+    pa.large_binary(): np.int64,
+}
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -133,6 +139,8 @@ def _gather(batch: pa.RecordBatch, places: npt.NDArray[np.int32]) -> pa.RecordBa
     for column in batch.columns:
         if _is_plain(column):
             columns.append(_scatter(column, places))
+        elif column.null_count == 0 and column.type in _OFFSETS:
+            columns.append(_scatter_bytes(column, places))
         elif pa.types.is_null(column.type):
             columns.append(column)
         else:
@@ -158,6 +166,20 @@ def _scatter(column: pa.Array, places: npt.NDArray[np.int32]) -> pa.Array:
     out = np.empty(len(values), dtype)
     kernels.scatter(kernels.readonly(values), places, out)
     return pa.Array.from_buffers(column.type, len(out), [None, pa.py_buffer(out)])
+
+
+def _scatter_bytes(column: pa.Array, places: npt.NDArray[np.int32]) -> pa.Array:
+    from penstock.frames import _kernels as kernels
+
+    dtype = np.dtype(_OFFSETS[column.type])
+    _, ends, content = column.buffers()
+    if ends is None or content is None or not len(column):
+        return column
+    offsets = np.frombuffer(ends, dtype, len(column) + 1, column.offset * dtype.itemsize)
+    data = np.frombuffer(content, np.uint8)
+    moved, out = np.zeros(len(column) + 1, dtype), np.empty(offsets[-1] - offsets[0], np.uint8)
+    kernels.scatter_bytes(kernels.readonly(offsets), kernels.readonly(data), places, moved, out)
+    return pa.Array.from_buffers(column.type, len(column), [None, pa.py_buffer(moved), pa.py_buffer(out)])
 
 
 def _weighted(rows: int, weights: npt.NDArray[np.float64], slices: int, start: int) -> npt.NDArray[np.int32]:

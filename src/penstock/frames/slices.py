@@ -21,8 +21,11 @@ _SEED = 42
 
 def slice_of(hashes: npt.NDArray[np.uint64], slices: int) -> npt.NDArray[np.int32]:
     """The slice of each hash: its high 32 bits scaled to the number of slices."""
-    scaled = (hashes >> np.uint64(32)) * np.uint64(slices) >> np.uint64(32)
-    return scaled.astype(np.int32)
+    from penstock.frames import _kernels as kernels
+
+    out = np.empty(len(hashes), np.int32)
+    kernels.scale(kernels.readonly(hashes), np.uint64(slices), out)
+    return out
 
 
 @lru_cache(maxsize=1 << 17)

@@ -6,6 +6,7 @@ later has the same order.
 
 from __future__ import annotations
 
+import json
 import struct
 from dataclasses import dataclass
 from typing import Literal
@@ -35,25 +36,34 @@ class Content:
     frame: pl.DataFrame
 
 
-def pack(content: Content, schema: Schema) -> bytes:
-    """The content as bytes."""
-    text = str(schema).encode()
+def pack(content: Content, key: Schema, value: Schema) -> bytes:
+    """The content as bytes, which say themselves what columns they hold."""
+    text = json.dumps([key.columns, value.columns]).encode()
     text += b" " * (-len(text) % 8)
     head = _HEAD.pack(_MAGIC[content.kind], len(text), content.top, content.popped, len(content.listed))
     rows = content.frame.insert_column(0, pl.Series(_ROW, content.numbers))
     return b"".join((head, text, content.listed.tobytes(), encode(rows)))
 
 
-def unpack(blob: bytes, schema: Schema) -> Content:
+def unpack(blob: bytes, key: Schema, value: Schema) -> Content:
     """The content of bytes that `pack` gave; ValueError if they are of a table with other columns."""
-    if len(blob) < _HEAD.size or blob[:4] not in _KINDS:
-        raise ValueError("these bytes are no export of a KeyedTable")
+    found = columns_of(blob)
+    if found != (key, value):
+        raise ValueError(
+            f"the export is of a table with key ({found[0]}) and values ({found[1]}), this one has ({key}) and ({value})"
+        )
     magic, size, top, popped, count = _HEAD.unpack_from(blob)
     end = _HEAD.size + size
-    found = blob[_HEAD.size : end].decode().rstrip()
-    if found != str(schema):
-        raise ValueError(f"the export is of a table with columns ({found}), this one has ({schema})")
     listed = np.frombuffer(blob, np.int64, count, end)
-    columns = Schema(((_ROW, "int64"), *schema.columns))
+    columns = Schema(((_ROW, "int64"), *key.columns, *value.columns))
     rows = decode(memoryview(blob)[end + 8 * count :], columns)
     return Content(_KINDS[magic], top, popped, listed, rows[_ROW].to_numpy(), rows.drop(_ROW))
+
+
+def columns_of(blob: bytes) -> tuple[Schema, Schema]:
+    """The key and value columns of an export."""
+    if len(blob) < _HEAD.size or blob[:4] not in _KINDS:
+        raise ValueError("these bytes are no export of a KeyedTable")
+    size = _HEAD.unpack_from(blob)[1]
+    key, value = json.loads(blob[_HEAD.size : _HEAD.size + size])
+    return Schema(tuple(map(tuple, key))), Schema(tuple(map(tuple, value)))

@@ -3,55 +3,67 @@
 from __future__ import annotations
 
 from penstock.frames._jit import Column, kernel
-from penstock.operators._keyed_kernels import mark_row
+from penstock.operators._keyed_kernels import CHANGED, marked
 
 
 @kernel
 def touch(rows: Column, mark: Column, changed: Column, counters: Column) -> None:
+    known = counters[CHANGED]
     for i in range(len(rows)):
-        mark_row(rows[i], mark, changed, counters)
+        known = marked(rows[i], mark, changed, known)
+    counters[CHANGED] = known
 
 
 @kernel
 def count(values: Column, rows: Column, mark: Column, changed: Column, counters: Column) -> None:
+    known = counters[CHANGED]
     for i in range(len(rows)):
         values[rows[i]] += 1
-        mark_row(rows[i], mark, changed, counters)
+        known = marked(rows[i], mark, changed, known)
+    counters[CHANGED] = known
 
 
 @kernel
 def add(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
 ) -> None:
+    known = counters[CHANGED]
     for i in range(len(rows)):
         values[rows[i]] += amounts[i]
-        mark_row(rows[i], mark, changed, counters)
+        known = marked(rows[i], mark, changed, known)
+    counters[CHANGED] = known
 
 
 @kernel
 def maximum(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
 ) -> None:
+    known = counters[CHANGED]
     for i in range(len(rows)):
         if amounts[i] > values[rows[i]]:
             values[rows[i]] = amounts[i]
-        mark_row(rows[i], mark, changed, counters)
+        known = marked(rows[i], mark, changed, known)
+    counters[CHANGED] = known
 
 
 @kernel
 def minimum(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
 ) -> None:
+    known = counters[CHANGED]
     for i in range(len(rows)):
         if amounts[i] < values[rows[i]]:
             values[rows[i]] = amounts[i]
-        mark_row(rows[i], mark, changed, counters)
+        known = marked(rows[i], mark, changed, known)
+    counters[CHANGED] = known
 
 
 @kernel
 def last(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
 ) -> None:
+    known = counters[CHANGED]
     for i in range(len(rows)):
         values[rows[i]] = amounts[i]
-        mark_row(rows[i], mark, changed, counters)
+        known = marked(rows[i], mark, changed, known)
+    counters[CHANGED] = known

@@ -55,6 +55,8 @@ class IntIndex:
         return as_words(columns[0]), valid_mask(columns[0])
 
     def assign(self, keys: Prepared, rows: Rows, start: int, out: Numbers) -> int:
+        if start == 0:
+            kernels.find_ints(keys[0], keys[1], self._slots, rows.counters, out)
         return kernels.assign_ints(
             keys[0], keys[1], start, self._slots, self._keys, rows.live, rows.mark, rows.changed, rows.free,
             rows.counters, out,
@@ -115,15 +117,24 @@ class BytesIndex:
         return self.hash(columns), *pack(columns)
 
     def assign(self, keys: Prepared, rows: Rows, start: int, out: Numbers) -> int:
-        done = self._probe(keys, rows, start, out, add=True)
-        _, offsets, _ = keys
+        hashes, offsets, data = keys
+        if start == 0:
+            self._find(keys, out)
+        done = kernels.assign_bytes(
+            hashes, offsets, data, start, self._slots, self._hash, self._start, self._size, self._arena,
+            rows.live, rows.mark, rows.changed, rows.free, rows.counters, out,
+        )  # fmt: skip
         self._wanted = int(offsets[done + 1] - offsets[done]) if done < len(out) else 0
         return done
 
     def find(self, keys: Prepared, rows: Rows) -> Numbers:
         out = np.empty(len(keys[0]), np.int64)
-        self._probe(keys, rows, 0, out, add=False)
+        self._find(keys, out)
         return out
+
+    def _find(self, keys: Prepared, out: Numbers) -> None:
+        hashes, offsets, data = keys
+        kernels.find_bytes(hashes, offsets, data, self._slots, self._start, self._size, self._arena, out)
 
     def place(self, keys: Prepared, numbers: Numbers, rows: Rows) -> None:
         hashes, offsets, data = keys
@@ -156,12 +167,6 @@ class BytesIndex:
     def nbytes(self) -> int:
         parts = (self._slots, self._hash, self._start, self._size, self._arena)
         return sum(part.nbytes for part in parts)
-
-    def _probe(self, keys: Prepared, rows: Rows, start: int, out: Numbers, *, add: bool) -> int:
-        return kernels.assign_bytes(
-            keys[0], keys[1], keys[2], start, self._slots, self._hash, self._start, self._size, self._arena,
-            rows.live, rows.mark, rows.changed, rows.free, rows.counters, out, add,
-        )  # fmt: skip
 
     def _make_room(self, more: int, rows: Rows) -> None:
         """Make room in the arena, first by dropping removed keys; amortised by doubling what is in use."""

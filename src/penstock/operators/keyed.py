@@ -112,6 +112,21 @@ class KeyedTable:
         """The rows changed or added since the last export, ascending, without those removed."""
         return self._rows.changed_numbers()
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is anything to export since the last export."""
+        return bool(len(self.changed()) or len(self._removed_numbers()))
+
+    @classmethod
+    def restored(cls, base: bytes) -> KeyedTable:
+        """A table made from an exported base alone, with the columns that it had."""
+        from penstock.operators._keyed_blob import columns_of
+
+        key, value = columns_of(base)
+        table = cls(dict(key.columns), dict(value.columns))
+        table.apply(base)
+        return table
+
     def remove(self, rows: Numbers) -> None:
         """Forget the keys of these rows; the numbers are used again after the next export."""
         gone = np.unique(self._checked(rows))
@@ -134,7 +149,7 @@ class KeyedTable:
         changed, removed = self.changed(), self._removed_numbers()
         content = Content("delta", self._rows.top, self._rows.popped, removed, changed, self.frame(changed))
         self._settle(removed)
-        return pack(content, self._schema)
+        return pack(content, self._key, self._value)
 
     def export_base(self) -> bytes:
         """Everything. Rows are renumbered if most of them are free."""
@@ -143,9 +158,9 @@ class KeyedTable:
         self._settle(self._removed_numbers())
         numbers, free, frame = self._rows.numbers(), self._rows.free_numbers(), self.frame()
         if len(free) <= max(_SPARSE, len(numbers)):
-            return pack(Content("base", self._rows.top, 0, free, numbers, frame), self._schema)
+            return pack(Content("base", self._rows.top, 0, free, numbers, frame), self._key, self._value)
         numbers = np.arange(len(numbers))
-        packed = pack(Content("base", len(numbers), 0, free[:0], numbers, frame), self._schema)
+        packed = pack(Content("base", len(numbers), 0, free[:0], numbers, frame), self._key, self._value)
         self.apply(packed)
         return packed
 
@@ -153,7 +168,7 @@ class KeyedTable:
         """Take over an export: a base replaces everything, a delta continues the export before it."""
         from penstock.operators._keyed_blob import unpack
 
-        content = unpack(blob, self._schema)
+        content = unpack(blob, self._key, self._value)
         if content.kind == "base":
             self._clear()
             self._place(content)
@@ -210,6 +225,7 @@ class KeyedTable:
         from penstock.operators._keyed_rows import resized
 
         if top > self._rows.capacity:
+            top = max(top, self._rows.capacity * 3 // 2)  # few copies, however small the steps are
             self._rows.grow(top)
             for name, values in self._values.items():
                 self._values[name] = resized(values, top, self._defaults[name])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.errors import BadArgument, EmptyTopology, SchemaMismatch, WrongType
+from penstock.frames.slices import address
 from penstock.plan.inference import output_schemas, require_columns
 from penstock.plan.program import Program
 from penstock.plan.shipping import check_shippable
@@ -78,7 +79,22 @@ def place_hops(draft: Draft) -> Draft:
     return replace(draft, depth=depth)
 
 
-PASSES: tuple[Callable[[Draft], Draft], ...] = (check_ends, check_routes, infer_schemas, ship, place_hops)
+def check_addresses(draft: Draft) -> Draft:
+    """names → names whose slices have addresses of their own."""
+    taken: dict[int, str] = {}
+    for node in draft.graph:
+        other = taken.setdefault(address(node.name, 0), node.name)
+        if other != node.name:
+            raise BadArgument(
+                where=f"node '{node.name}' ({node.site})", what="the name",
+                got=f"one whose hash is that of '{other}'", allowed="another name",
+            )
+    return draft
+
+
+PASSES: tuple[Callable[[Draft], Draft], ...] = (
+    check_ends, check_routes, infer_schemas, ship, place_hops, check_addresses,
+)
 
 
 def plan(topology: Topology) -> Program:

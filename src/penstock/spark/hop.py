@@ -20,12 +20,13 @@ from penstock.engine.outbox import Outbox
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import StateCache
 from penstock.errors import InternalError
-from penstock.frames.frame import ARROW_SCHEMA, Frame, decode
+from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
 from penstock.spark.rows import METRICS, Stamper
 from penstock.spark.tasks import failures_recorded, letters_frame
 from penstock.topology.graph import Node
+from penstock.topology.routes import Broadcast
 
 CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", 2 << 30))
 _CACHE = StateCache(CACHE_BYTES)
@@ -86,10 +87,9 @@ class Hop(StatefulProcessor):
             payload = self._shared.get(name)
             if payload is None:
                 raise InternalError(what=f"the shared payload of frame {name} did not come first")
-        elif program.edge_into(row.node, row.input).route.__class__.__name__ == "Broadcast":
+        elif isinstance(program.edge_into(row.node, row.input).route, Broadcast):
             self._shared[name] = payload
-        schema = program.input_schema(program.edge_into(row.node, row.input))
-        return Arrival(row.input, row.source, row.sequence, decode(payload, schema))
+        return Arrival(row.input, row.source, row.sequence, payload)
 
 
 class SparkShelf:

@@ -167,7 +167,9 @@ class IntakeTask:
         if self._partition.clock is not None:
             yield self._tick()
         for name, split in self._partition.splits:
+            began = time.process_time()
             yield from self._read(name, Split(**split))
+            self._counters.was_busy(name, time.process_time() - began)
         last = [self._stamper.control(METRICS, 0, "metrics", self._counters.to_json())]
         yield to_batch([*last, *letters_frame(self._boundary, self._stamper, self._partition.number)])
 

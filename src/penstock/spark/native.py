@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
 from penstock.frames.frame import ARROW_SCHEMA, DDL, decode
 from penstock.operators.boundary import Boundary, emitted
+from penstock.spark.offset_log import read_offset
 from penstock.spark.rows import METRICS, Stamper, to_batch
 from penstock.spark.tasks import failures_recorded, letters_frame
 from penstock.spark.types import from_spark, to_ddl, to_spark_batch
@@ -39,16 +39,6 @@ def insert(frames: DataFrame, node: Node, schema: Schema, directory: str, partit
     return frames.where(frames["node"] != node.name).unionByName(back)
 
 
-def version_of(directory: RunDirectory, epoch: int) -> int:
-    """The version that an epoch runs under, from Spark's offset log."""
-    lines = (directory.checkpoint / "offsets" / str(epoch)).read_text().splitlines()
-    for line in lines[2:]:
-        offset = json.loads(line)
-        if isinstance(offset, dict) and "version" in offset:
-            return int(offset["version"])
-    raise LookupError(f"epoch {epoch} has no version in its offset log")
-
-
 def _opened(schema: Schema) -> Batches:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -64,7 +54,7 @@ def _framed(name: str, returns: Schema, directory_name: str, partitions: int) ->
         epoch = int(context.getLocalProperty("streaming.sql.batchId"))  # type: ignore[union-attr]
         place = context.partitionId()  # type: ignore[union-attr]
         directory = RunDirectory(Path(directory_name))
-        version = version_of(directory, epoch)
+        version = int(read_offset(directory, epoch)["version"])
         program, counters = directory.load(version), Counters()
         boundary, stamper = Boundary(epoch, directory.failures), Stamper(version, epoch, partitions)
         outbox = Outbox(f"{name}#{place:05d}", place % 120, boundary)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.progress import Progress
-from penstock.control.run_directory import RunDirectory
+from penstock.control.run_directory import RunDirectory, read_progress
 from penstock.errors import PenstockError, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.spark.intake import FORMAT
 from penstock.spark.lowering import lay_fabric
+from penstock.spark.offset_log import read_offset
 from penstock.spark.options import RunOptions, partitions_for
 from penstock.spark.session import cores_of, open_session
 from penstock.topology.stream import Topology
@@ -85,6 +87,8 @@ class Handle:
         self._program = adopted.program
         self._fabric = fabric
         self._lock = lock
+        self._history: dict[int, Progress] = {}
+        self._history_read = 0
         self._console_read = directory.console_log.stat().st_size if directory.console_log.exists() else 0
 
     @property
@@ -101,17 +105,21 @@ class Handle:
         return self._directory.last_progress()
 
     def history(self) -> list[Progress]:
-        """All committed epochs, oldest first; an epoch that was run again counts once."""
+        """The epochs committed since the log was last cut, oldest first; one run again counts once."""
         try:
-            lines = self._directory.progress_log.read_text().splitlines()
+            with open(self._directory.progress_log, "rb") as file:
+                if file.seek(0, os.SEEK_END) < self._history_read:  # the log was cut
+                    self._history_read = 0
+                file.seek(self._history_read)
+                text = file.read()
         except FileNotFoundError:
             return []
-        found = {}
-        for line in lines:
-            if line.endswith("}"):
-                progress = Progress.from_json(line)
-                found[progress.epoch] = progress
-        return list(found.values())
+        complete = text[: text.rfind(b"\n") + 1]
+        self._history_read += len(complete)
+        for line in complete.splitlines():
+            if progress := read_progress(line):
+                self._history[progress.epoch] = progress
+        return list(self._history.values())
 
     def console(self) -> list[str]:
         """Lines of console sinks since the last call."""
@@ -123,6 +131,11 @@ class Handle:
         except FileNotFoundError:
             return []
         return text.splitlines()
+
+    def offset(self) -> dict[str, Any]:
+        """How far the newest planned epoch reads: version, offsets of the sources, punctuation."""
+        newest = max(int(path.name) for path in (self._directory.checkpoint / "offsets").glob("[0-9]*"))
+        return read_offset(self._directory, newest)
 
     def change(self, topology: Topology, *, allow_state_loss: bool = False) -> Change:
         """Let the next epoch run another version of the topology. Nothing stops or restarts.
@@ -216,9 +229,8 @@ def epoch_versions(directory: RunDirectory) -> list[tuple[int, int]]:
     found = []
     for path in (directory.checkpoint / "offsets").glob("[0-9]*"):
         try:
-            offset = json.loads(path.read_text().splitlines()[2])
-            found.append((int(path.name), int(offset["version"])))
-        except (IndexError, ValueError, FileNotFoundError):  # being written, or just cleaned up
+            found.append((int(path.name), int(read_offset(directory, int(path.name))["version"])))
+        except (LookupError, ValueError, FileNotFoundError):  # being written, or just cleaned up
             continue
     return sorted(found)
 

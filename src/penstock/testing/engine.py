@@ -8,7 +8,9 @@ the plainest thing that can be right.
 from __future__ import annotations
 
 import random
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +89,8 @@ class ReferenceRun:
         self._planners: dict[str, SourcePlanner] = {}
         self._punctuation: int | None = None
         self._random = random.Random(self.seed)
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-reference-")
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-reference-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def change(self, topology: Topology) -> None:
         """Go on with another version of the topology from the next epoch on."""
@@ -127,7 +130,7 @@ class ReferenceRun:
 
     def _planner(self, name: str) -> SourcePlanner:
         if name not in self._planners:
-            folder = Path(self._folder.name) / name
+            folder = self._folder / name
             folder.mkdir(exist_ok=True)
             self._planners[name] = self.program.sources[name].source.planner(folder)
         return self._planners[name]
@@ -201,10 +204,7 @@ class ReferenceRun:
         self, node: Node, slice_: int, group: list[Parcel], punctuation: int | None, boundary: Boundary
     ) -> Iterable[Parcel]:
         key = (node.name, slice_)
-        arrivals = [
-            Arrival(p.input, p.source, p.sequence, decode(p.payload, self._schema_of(p)))
-            for p in self._in_some_order(group)
-        ]
+        arrivals = [Arrival(p.input, p.source, p.sequence, p.payload) for p in self._in_some_order(group)]
         told = punctuation if node in self.program.punctuated else None
         departures, held = SliceRun(self.program, node, slice_, boundary, self.counters).run(
             arrivals, told, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)
@@ -229,9 +229,6 @@ class ReferenceRun:
         outbox = Outbox(node.name, 0, boundary)
         made: list[Parcel] = [*outbox.add(flow.take(), 0), *outbox.flush()]
         return [*(p for p in parcels if p.node != node.name), *made]
-
-    def _schema_of(self, parcel: Parcel) -> Any:
-        return self.program.input_schema(self.program.edge_into(parcel.node, parcel.input))
 
     def _in_some_order(self, items: Iterable[Any]) -> list[Any]:
         ordered = list(items)

@@ -1,0 +1,273 @@
+"""Every sink of ours runs through the conformance suite, and through the accidents of its own kind."""
+
+# ruff: noqa: DTZ001 - times without zone are UTC in Penstock
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from penstock.connect.collect import Collect
+from penstock.connect.console import Console
+from penstock.connect.delta import Delta
+from penstock.connect.parquet import ParquetFiles
+from penstock.connect.sink import Sink, SinkContext, file_name
+from penstock.errors import BadArgument, SinkUnavailable
+from penstock.frames.types import to_polars
+from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
+from penstock.topology.schema import Schema
+
+
+def _shown(_: Sink, folder: Path) -> pl.DataFrame:
+    log = folder / "run" / "console.log"
+    found = re.findall(r"│ (k\d+)\s+┆ (\d+)\s+│", log.read_text()) if log.exists() else []
+    return pl.DataFrame([(k, int(n)) for k, n in found], schema=to_polars(SCHEMA), orient="row")
+
+
+def _table(sink: Sink, folder: Path) -> pl.DataFrame:
+    return pl.read_delta(str(folder / "table"))
+
+
+KINDS: dict[str, tuple[Callable[[Path], Sink], Callable[[Any, Path], pl.DataFrame]]] = {
+    "delta": (lambda folder: Delta(folder / "table"), _table),
+    "delta-partitioned": (lambda folder: Delta(folder / "table", partition_by=["key"]), _table),
+    "delta-compacted": (lambda folder: Delta(folder / "table", compact_every=1), _table),
+    "parquet": (lambda folder: ParquetFiles(folder / "files"), lambda sink, folder: sink.read()),
+    "collect": (lambda folder: Collect(), lambda sink, folder: Collect.read(folder / "run", "out")),
+    "console": (lambda folder: Console(), _shown),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sink_conforms(kind: str, tmp_path: Path) -> None:
+    check_sink(*KINDS[kind], tmp_path)
+
+
+def _harness(kind: str, tmp_path: Path) -> Harness:
+    make, read = KINDS[kind]
+    return Harness(make(tmp_path), read, tmp_path)
+
+
+def _context(tmp_path: Path, epoch: int, schema: Schema) -> SinkContext:
+    return SinkContext("out", epoch, "run", "0", tmp_path / "run", schema)
+
+
+def _commit(sink: Sink, context: SinkContext, *frames: pl.DataFrame) -> None:
+    messages = []
+    for frame in frames:
+        writer = sink.open(context)
+        writer.write(frame)
+        messages.append(writer.close())
+    sink.commit(context, messages)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet", "collect"])
+def test_two_commits_of_one_epoch_that_race_show_it_once(kind: str, tmp_path: Path) -> None:
+    harness = _harness(kind, tmp_path)
+    harness.epoch(0, [rows(0, 1)])
+    for epoch in range(1, 6):
+        contexts = [harness.context(epoch, attempt=str(i)) for i in range(2)]
+        messages = [harness.write(context, [[rows(epoch, 1)]]) for context in contexts]
+        with ThreadPoolExecutor(2) as pool:
+            for outcome in [
+                pool.submit(harness.sink.commit, *pair) for pair in zip(contexts, messages, strict=True)
+            ]:
+                if kind == "delta":
+                    outcome.result()
+                else:
+                    outcome.exception()  # the loser may find its files swept away; the epoch is there
+        harness.sink.commit(contexts[0], messages[0])
+    assert harness.seen() == sorted((f"k{n}", n) for n in range(6))
+
+
+def test_two_sinks_and_runs_share_a_delta_table(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table")
+    for run in ("a", "b"):
+        for name in ("x", "y"):
+            _commit(sink, SinkContext(name, 0, run, "0", tmp_path, SCHEMA), rows(0, 1))
+    assert pl.read_delta(sink.path).height == 4
+
+
+def test_delta_keeps_every_type(tmp_path: Path) -> None:
+    schema = Schema.of(
+        {
+            "a": str,
+            "b": bool,
+            "c": "int8",
+            "d": float,
+            "e": bytes,
+            "f": date,
+            "g": datetime,
+            "h": "list<int64>",
+        }
+        | {"i": "struct<x:int64,y:list<string>>", "j": "float32"}
+    )
+    row = [
+        "ü",
+        True,
+        -128,
+        float("inf"),
+        b"\0\xff",
+        date(1969, 1, 1),
+        datetime(2024, 1, 1, 0, 0, 0, 1),
+        [1, None],
+    ]
+    frame = pl.DataFrame(
+        [[*row, {"x": 1, "y": ["z"]}, 1.5], [None] * 10], schema=to_polars(schema), orient="row"
+    )
+    sink = Delta(tmp_path / "table")
+    _commit(sink, _context(tmp_path, 0, schema), frame)
+    assert pl.read_delta(sink.path).equals(frame)
+    assert pl.DataFrame(pl.from_arrow(DeltaTable(sink.path).to_pyarrow_table())).equals(frame)
+
+
+def test_delta_widens_what_it_cannot_hold(tmp_path: Path) -> None:
+    schema = Schema.of({"a": "uint8", "b": "uint64", "c": time, "d": timedelta})
+    frame = pl.DataFrame(
+        [[255, 2**64 - 1, time(0, 0, 1), timedelta(seconds=1)]], schema=to_polars(schema), orient="row"
+    )
+    sink = Delta(tmp_path / "table")
+    _commit(sink, _context(tmp_path, 0, schema), frame)
+    assert [int(value) for value in pl.read_delta(sink.path).row(0)] == [255, 2**64 - 1, 10**9, 10**6]
+
+
+def test_delta_partition_values_survive_any_text(tmp_path: Path) -> None:
+    schema = Schema.of({"key": str, "day": date, "n": int})
+    texts = ["a b", "a/b", "ü%20=", "x", None, "a:b?#&", "..", "__x"]
+    frame = pl.DataFrame(
+        {"key": texts, "day": [date(2024, 1, 1)] * 8, "n": range(8)}, schema=to_polars(schema)
+    )
+    sink = Delta(tmp_path / "table", partition_by=["key", "day"])
+    _commit(sink, _context(tmp_path, 0, schema), frame)
+    assert pl.read_delta(sink.path).sort("n").equals(frame)
+    assert pl.scan_delta(sink.path).filter(pl.col("key") == "a/b").collect()["n"].to_list() == [1]
+
+
+def test_delta_statistics_let_readers_skip_but_never_lose(tmp_path: Path) -> None:
+    schema = Schema.of({"at": datetime, "n": int})
+    moment = datetime(2024, 1, 1, 0, 0, 0, 123456)
+    sink = Delta(tmp_path / "table")
+    for epoch in range(3):
+        frame = pl.DataFrame(
+            {"at": [moment + timedelta(days=epoch), None], "n": [epoch, None]}, schema=to_polars(schema)
+        )
+        _commit(sink, _context(tmp_path, epoch, schema), frame)
+    found = pl.scan_delta(sink.path).filter(pl.col("at") == moment + timedelta(days=2)).collect()
+    assert found["n"].to_list() == [2]
+
+
+def test_delta_table_grows_with_the_stream(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table")
+    _commit(sink, _context(tmp_path, 0, SCHEMA), rows(0, 1))
+    wider = Schema.of({"key": str, "count": int, "at": datetime})
+    _commit(sink, _context(tmp_path, 1, wider), rows(1, 1).with_columns(at=datetime(2024, 1, 1)))
+    _commit(sink, _context(tmp_path, 2, SCHEMA), rows(2, 1))
+    found = pl.read_delta(sink.path).sort("count")
+    assert found["at"].to_list() == [None, datetime(2024, 1, 1), None]
+
+
+def test_delta_refuses_a_column_of_another_type(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table")
+    _commit(sink, _context(tmp_path, 0, SCHEMA), rows(0, 1))
+    with pytest.raises(SinkUnavailable) as caught:
+        _commit(sink, _context(tmp_path, 1, Schema.of({"key": int})), pl.DataFrame({"key": [1]}))
+    assert caught.value.parameters["sink"] == "out"
+    assert "'key'" in caught.value.parameters["what"]
+    assert pl.read_delta(sink.path).height == 1
+
+
+def test_delta_keeps_the_number_of_files_bounded(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table", compact_every=5)
+    for epoch in range(20):
+        _commit(sink, _context(tmp_path, epoch, SCHEMA), rows(epoch, 1))
+    assert len(DeltaTable(sink.path).file_uris()) <= 5
+    assert pl.read_delta(sink.path)["count"].sort().to_list() == list(range(20))
+
+
+def test_delta_removes_the_files_of_an_aborted_writer(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table")
+    writer = sink.open(_context(tmp_path, 0, SCHEMA))
+    writer.write(rows(0, 1))
+    writer.close()
+    writer.abort()
+    assert list(Path(sink.path).rglob("*.parquet")) == []
+
+
+def test_delta_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(BadArgument):
+        Delta("s3://bucket/table")
+    with pytest.raises(BadArgument):
+        Delta("table", compact_every=-1)
+
+
+def test_delta_refuses_an_unknown_partition_column(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument):
+        Delta(tmp_path / "table", partition_by=["nothing"]).open(_context(tmp_path, 0, SCHEMA))
+
+
+def test_parquet_commit_that_died_between_its_renames_is_finished_by_the_next(tmp_path: Path) -> None:
+    harness = _harness("parquet", tmp_path)
+    context = harness.context(0)
+    messages = harness.write(context, [[rows(0, 1)], [rows(1, 1)]])
+    folder = tmp_path / "files"
+    (folder / "_pending" / messages[0][0]).rename(folder / messages[0][0])
+    assert harness.seen() == []
+    harness.sink.commit(context, messages)
+    assert harness.seen() == [("k0", 0), ("k1", 1)]
+
+
+def test_parquet_leaves_no_file_of_a_dead_attempt_at_the_top(tmp_path: Path) -> None:
+    harness = _harness("parquet", tmp_path)
+    dead = harness.write(harness.context(0), [[rows(0, 1)]])
+    folder = tmp_path / "files"
+    (folder / "_pending" / dead[0][0]).rename(folder / dead[0][0])
+    harness.epoch(0, [rows(0, 1)], attempt="1")
+    assert pl.read_parquet(folder / "*.parquet").height == 1
+
+
+def test_console_finishes_a_block_that_was_cut_off(tmp_path: Path) -> None:
+    harness = _harness("console", tmp_path)
+    harness.epoch(0, [rows(0, 1)])
+    log = tmp_path / "run" / "console.log"
+    before = log.read_bytes()
+    harness.epoch(1, [rows(1, 2)])
+    whole = log.read_bytes()
+    for length in range(len(before), len(whole), 5):
+        log.write_bytes(whole[:length])
+        harness.epoch(1, [rows(1, 2)], attempt="1")
+        assert log.read_bytes() == whole
+
+
+def test_console_shows_the_first_rows_and_counts_all(tmp_path: Path) -> None:
+    harness = Harness(Console(limit=3), _shown, tmp_path)
+    harness.epoch(0, [rows(0, 2)], [rows(2, 5)])
+    assert harness.seen() == [("k0", 0), ("k1", 1), ("k2", 2)]
+    assert "7 rows (first 3 shown)" in (tmp_path / "run" / "console.log").read_text()
+
+
+def test_collect_reads_epochs_in_order_and_fills_new_columns(tmp_path: Path) -> None:
+    sink = Collect()
+    wider = Schema.of({"key": str, "count": int, "x": float})
+    _commit(sink, _context(tmp_path, 10, wider), rows(5, 1).with_columns(x=1.5))
+    _commit(sink, _context(tmp_path, 9, SCHEMA), rows(9, 1), rows(3, 1))
+    found = Collect.read(tmp_path / "run", "out")
+    assert found["count"].to_list() == [9, 3, 5]
+    assert found["x"].to_list() == [None, None, 1.5]
+
+
+def test_collect_of_nothing_has_the_columns(tmp_path: Path) -> None:
+    _commit(Collect(), _context(tmp_path, 0, SCHEMA))
+    assert Collect.read(tmp_path / "run", "out").schema == to_polars(SCHEMA)
+
+
+def test_file_names_of_different_sinks_differ() -> None:
+    names = ["a/b", "a.b", "a b", "..", "a%2Fb", "ä", "~"]
+    assert len({file_name(name) for name in names}) == len(names)
+    assert not any("/" in file_name(name) or file_name(name).startswith(".") for name in names)

@@ -1,0 +1,133 @@
+"""Versions: a change takes effect at one exact epoch of a running topology, and replay honours it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+import penstock as ps
+from tests.spark.topologies import ORDERS, Totals, make_orders, totals_topology
+
+pytestmark = pytest.mark.spark
+
+
+class Stamped(Totals):
+    """Totals that say which logic made them."""
+
+    returns = {"user": str, "orders": int, "total": float, "logic": int}
+
+    def __init__(self, logic: int) -> None:
+        self.logic = logic
+
+    def process(self, batch: pl.DataFrame, state: ps.KeyedTable, emit: Any) -> None:
+        made: list[pl.DataFrame] = []
+        super().process(batch, state, made.append)
+        emit(made[0].with_columns(logic=pl.lit(self.logic, pl.Int64)))
+
+
+def stamped(logic: int, *, rows: int = 24_000, extra: bool = False) -> ps.Topology:
+    top = ps.Topology("stamped")
+    orders = top.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=rows), rows_per_epoch=1_000)
+    orders.key_by("user").process("totals", Stamped(logic)).sink("out", ps.Collect())
+    if extra:
+        orders.to_one().process("all", Totals()).sink("more", ps.Collect())
+    return top
+
+
+def wait_for_epoch(handle: Any, epoch: int) -> None:
+    while (progress := handle.progress()) is None or progress.epoch < epoch:
+        assert not handle.poll(0.05), "the run ended early"
+
+
+def test_a_change_of_logic_has_an_exact_first_epoch_and_loses_nothing(spark_run: Any) -> None:
+    with spark_run.start(stamped(1)) as handle:
+        wait_for_epoch(handle, 2)
+        change = handle.change(stamped(2))
+        first = change.first_epoch()
+        assert change.plan.swapped == (("totals", "logic or parameters"),)
+        handle.wait()
+        versions = {p.epoch: p.version for p in handle.history()}
+    assert 2 < first < 24
+    assert all(version == (1 if epoch < first else 2) for epoch, version in versions.items())
+    out = pl.concat(
+        [
+            frame.with_columns(epoch=pl.lit(epoch))
+            for epoch, frame in epochs_of(spark_run, "out")
+        ]
+    )
+    logic = dict(out.group_by("epoch").agg(pl.col("logic").unique()).iter_rows())
+    assert all(seen == ([1] if epoch < first else [2]) for epoch, seen in logic.items())
+    assert out.group_by("user").agg(pl.col("orders").max())["orders"].sum() == 24_000
+
+
+def epochs_of(spark_run: Any, sink: str) -> list[tuple[int, pl.DataFrame]]:
+    files = sorted((spark_run.directory / "collect" / sink).glob("*.arrow"))
+    return [(int(file.stem), pl.read_ipc(file.read_bytes())) for file in files]
+
+
+def test_nodes_are_added_and_removed_while_it_runs(spark_run: Any) -> None:
+    with spark_run.start(stamped(1)) as handle:
+        wait_for_epoch(handle, 1)
+        added = handle.change(stamped(1, extra=True)).first_epoch()
+        wait_for_epoch(handle, added + 3)
+        removed = handle.change(stamped(1)).first_epoch()
+        handle.wait()
+    totals = spark_run.collected(stamped(1, extra=True))
+    assert totals["out"].group_by("user").agg(pl.col("orders").max())["orders"].sum() == 24_000
+    counted = totals["more"].group_by("user").agg(pl.col("orders").max())["orders"].sum()
+    assert counted == (removed - added) * 1_000
+
+
+def test_a_replayed_epoch_runs_the_logic_it_ran_before(spark_run: Any) -> None:
+    with spark_run.start(stamped(1, rows=4_000)) as handle:
+        handle.wait()
+        last = handle.history()[-1].epoch
+    before = spark_run.collected(stamped(1))["out"]
+    commits = spark_run.directory / "checkpoint" / "commits"
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    collected = spark_run.directory / "collect" / "out"
+    newest = max(collected.iterdir())
+    newest.unlink()  # so that the replay has to make it again
+    with spark_run.start(stamped(2, rows=4_000)) as handle:
+        handle.wait()
+        replayed = [p for p in handle.history() if p.epoch == last]
+    assert replayed[-1].version == 1
+    after = spark_run.collected(stamped(1))["out"]
+    assert after.sort("user", "orders").equals(before.sort("user", "orders"))
+
+
+def test_a_change_that_the_fabric_cannot_take_is_refused_with_the_reason(spark_run: Any) -> None:
+    deeper = ps.Topology("stamped")
+    orders = deeper.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=24_000), rows_per_epoch=1_000)
+    totals = orders.key_by("user").process("totals", Stamped(1))
+    again = totals.map("a", lambda df: df.select("user", amount="total")).key_by("user").process("again", Totals())
+    again.sink("out", ps.Collect())
+    with spark_run.start(stamped(1)) as handle, pytest.raises(ps.errors.BadChange) as caught:
+        handle.change(deeper)
+    assert "2 exchanges" in caught.value.parameters["reason"]
+
+
+def test_spare_hops_leave_room_for_deeper_topologies(spark_run: Any) -> None:
+    deeper = stamped(1)
+    deeper.graph.nodes  # noqa: B018 - the same nodes, then one more hop
+    totals = ps.Stream(deeper, "totals")
+    renamed = totals.map("renamed", lambda df: df.select("user", amount="total"))
+    renamed.to_one().process("again", Totals()).sink("deep", ps.Collect())
+    with spark_run.start(stamped(1), hops=2) as handle:
+        wait_for_epoch(handle, 1)
+        handle.change(deeper).first_epoch()
+        handle.wait()
+    assert spark_run.collected(deeper)["deep"].height > 0
+
+
+def test_the_rate_is_changed_while_it_runs(spark_run: Any) -> None:
+    with spark_run.start(totals_topology(ps.Collect(), rows=12_000, rows_per_epoch=1_000)) as handle:
+        wait_for_epoch(handle, 1)
+        first = handle.change(totals_topology(ps.Collect(), rows=12_000, rows_per_epoch=4_000)).first_epoch()
+        handle.wait()
+        events = {p.epoch: p.events for p in handle.history()}
+    assert all(count == 1_000 for epoch, count in events.items() if epoch < first)
+    assert events[first] > 1_000 and sum(events.values()) == 12_000
