@@ -1,4 +1,3 @@
-# ruff: noqa: DTZ001 - times without zone are UTC in Penstock
 from __future__ import annotations
 
 from datetime import datetime

@@ -1,6 +1,5 @@
 """Every sink of ours runs through the conformance suite, and through the accidents of its own kind."""
 
-# ruff: noqa: DTZ001 - times without zone are UTC in Penstock
 from __future__ import annotations
 
 import re

@@ -33,7 +33,7 @@ def cut_lines(path: str, start: int, size: int, rows: int | None, most_bytes: in
 
 def line_end_before(path: str, start: int, target: int) -> int:
     """The place after the last line break in start … target, or ``start``."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+    with open(path, "rb", buffering=0) as file:
         while target > start:
             begin = max(start, target - _STEP_BYTES)
             file.seek(begin)
@@ -46,7 +46,7 @@ def line_end_before(path: str, start: int, target: int) -> int:
 
 def line_end_after(path: str, target: int, size: int) -> int:
     """The place after the first line break from ``target`` on, or the file's end."""
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+    with open(path, "rb", buffering=0) as file:
         file.seek(target)
         while target < size and (data := file.read(min(_STEP_BYTES, size - target))):
             place = data.find(b"\n")
@@ -59,7 +59,7 @@ def line_end_after(path: str, target: int, size: int) -> int:
 def _rows_end(path: str, start: int, end: int, rows: int) -> tuple[int, int]:
     """Where ``rows`` lines end, and how many lines there are up to there."""
     count, place = 0, start
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+    with open(path, "rb", buffering=0) as file:
         file.seek(start)
         while place < end and place - start < _COUNTED_BYTES:
             data = file.read(min(_STEP_BYTES, end - place))

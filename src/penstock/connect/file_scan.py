@@ -66,7 +66,7 @@ def mark_of(path: str, size: int) -> int:
     It tells a file that grew from one that was replaced; inode numbers do not, they are used again.
     """
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123
+        with open(path, "rb", buffering=0) as file:
             head = file.read(min(size, _MARK_BYTES))
             file.seek(max(0, size - _MARK_BYTES))
             tail = file.read(min(size, _MARK_BYTES))

@@ -9,7 +9,9 @@ from penstock.operators.operator import overrides
 from penstock.plan.program import Program
 from penstock.topology import specs
 from penstock.topology.describe import diff
+from penstock.topology.fingerprint import fingerprint
 from penstock.topology.graph import Node
+from penstock.topology.routes import Broadcast, Shuffle
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +115,27 @@ def _state_loss(running: Program, desired: Program, node: Node) -> str | None:
         return f"the node becomes {new.spec.kind}"
     if new.parallelism != node.parallelism:
         return f"{node.parallelism} slices become {new.parallelism}"
-    if _keys(node) != _keys(new):
+    old_places, new_places = _places(node), _places(new)
+    if any(old_places[name] != new_places[name] for name in old_places.keys() & new_places.keys()):
         return "its rows are routed by other keys"
     old_layout, new_layout = node.spec.operator.state_version, new.spec.operator.state_version
     if old_layout != new_layout and not overrides(new.spec.operator, "migrate_state"):
         return f"state version {old_layout} becomes {new_layout} and there is no migrate_state"
+    exports = [overrides(n.spec.operator, "export_state") for n in (node, new)]  # type: ignore[attr-defined]
+    if exports[0] != exports[1] and not overrides(new.spec.operator, "migrate_state"):
+        return "its state is exported in another way and there is no migrate_state"
     return None
 
 
-def _keys(node: Node) -> dict[str, str]:
-    """How each input finds its slices; state stays where its keys are."""
-    return {edge.input: edge.route.describe() for edge in node.inputs if edge.route is not None}
+def _places(node: Node) -> dict[str, set[str]]:
+    """What the slice of a row follows from, for each input: state stays where its keys are.
+
+    Weights only say how many rows a slice gets, and a broadcast reaches every slice.
+    """
+    found: dict[str, set[str]] = {}
+    for edge in node.inputs:
+        if isinstance(edge.route, Shuffle):
+            found.setdefault(edge.input, set()).add("shuffle")
+        elif edge.route is not None and not isinstance(edge.route, Broadcast):
+            found.setdefault(edge.input, set()).add(fingerprint(edge.route))
+    return found

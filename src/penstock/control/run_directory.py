@@ -82,7 +82,7 @@ class RunDirectory:
                 )
             values = {"format": FORMAT, "topology": topology, "run_id": uuid.uuid4().hex}
             write_atomically(card, json.dumps(values).encode())
-        values = json.loads(card.read_text())
+        values = _read_card(card)
         if values["topology"] != topology:
             raise RunDirectoryMismatch(
                 directory=self.path, what=f"belongs to topology '{values['topology']}', not '{topology}'",
@@ -128,7 +128,14 @@ class RunDirectory:
 
     def load(self, version: int) -> Program:
         """Read a version; it is checked against its digest."""
-        return _load(str(self._version_file(version)))
+        path = self._version_file(version)
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            raise RunDirectoryMismatch(
+                directory=self.path, what=f"has no version {version}", next_step="restore the file from a copy"
+            ) from None
+        return _load(str(path), (status.st_ino, status.st_size, status.st_mtime_ns))
 
     def record_failure(self, error: PenstockError) -> None:
         """Leave an error where the runner finds it, past Spark's own wrapping."""
@@ -148,8 +155,10 @@ class RunDirectory:
         """Add a line to the log; the older half of a long log is let go."""
         if self.progress_log.exists() and self.progress_log.stat().st_size > PROGRESS_BYTES:
             os.replace(self.progress_log, self.path / "progress.before.jsonl")
-        with open(self.progress_log, "a") as file:
-            file.write(progress.to_json() + "\n")
+        with open(self.progress_log, "a+b") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+            torn = file.read() not in (b"", b"\n")  # a crash left half a line: it must not spoil this one
+            file.write(b"\n" * torn + progress.to_json().encode() + b"\n")
 
     def last_progress(self) -> Progress | None:
         """The newest line of the log, without reading all of it."""
@@ -181,12 +190,27 @@ def read_progress(line: bytes) -> Progress | None:
     """A line of the progress log; None for one that a crash has torn."""
     try:
         return Progress.from_json(line.decode())
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
+def _read_card(card: Path) -> dict[str, Any]:
+    try:
+        values: dict[str, Any] = json.loads(card.read_text())
+        known = values["format"] == FORMAT and {"topology", "run_id"} <= values.keys()
+    except (ValueError, TypeError, KeyError, AttributeError):
+        known = False
+    if not known:
+        raise RunDirectoryMismatch(
+            directory=card.parent, what=f"has a run.json that this version (format {FORMAT}) cannot read",
+            next_step="restore run.json, or choose another place with --dir",
+        )
+    return values
+
+
 @lru_cache(maxsize=16)
-def _load(path: str) -> Program:
+def _load(path: str, identity: tuple[int, ...]) -> Program:
+    """The program in a file; ``identity`` tells a file from another one in its place."""
     content = Path(path).read_bytes()
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest:

@@ -24,7 +24,8 @@ def dumps(program: Program, *, search_path: list[str]) -> bytes:
     """The program as bytes, with the folders where further modules of the user may be found."""
     with _by_value(_user_modules(program)):
         body = cloudpickle.dumps(program)
-    return cloudpickle.dumps({"search_path": search_path, "program": body})
+    packed: bytes = cloudpickle.dumps({"search_path": search_path, "program": body})
+    return packed
 
 
 def _user_modules(program: Program) -> set[ModuleType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.engine.flow import Departure
+from penstock.errors import PenstockError
 from penstock.frames.frame import encode
 from penstock.frames.routing import slice_ids, split_encoded
 from penstock.operators.boundary import Boundary
@@ -67,8 +69,10 @@ class Outbox:
             yield from self._parcels(departures[0].target, edge, rows)
 
     def _parcels(self, target: Node, edge: Edge, rows: pl.DataFrame) -> Iterator[Parcel]:
+        source = self._source(target, edge)
+
         def parcel(slice_: int, count: int, payload: bytes) -> Parcel:
-            return Parcel(target.name, slice_, edge.input, self.origin, self._position, count, payload)
+            return Parcel(target.name, slice_, edge.input, source, self._position, count, payload)
 
         if edge.route is None:
             yield parcel(self.place, rows.height, encode(rows))
@@ -81,9 +85,18 @@ class Outbox:
         for cut in split_encoded(rows, ids, target.parallelism):
             yield parcel(cut.slice, cut.rows, cut.payload)
 
+    def _source(self, target: Node, edge: Edge) -> str:
+        """The origin; told apart by edge where one origin leads to an input on several ways."""
+        ways = [e for e in target.inputs if e.input == edge.input]
+        return self.origin if ways[0] == edge else f"{self.origin}|{ways.index(edge)}"
+
     def _ids(self, target: Node, edge: Edge, route: Route, rows: pl.DataFrame) -> npt.NDArray[np.int32] | None:
+        # Every slice of a node starts at position 0: without its name all would deal to the same slice first.
+        start = self._position + zlib.crc32(self.origin.encode())
         try:
-            return slice_ids(rows, route, target.parallelism, start=self._position)
+            return slice_ids(rows, route, target.parallelism, start=start)
+        except PenstockError:
+            raise
         except Exception as error:  # partition_by runs the user's function
             if self.boundary is None:
                 raise

@@ -56,18 +56,27 @@ class Containers(Way):
 
     tag = 0
 
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator)
+        self._logged: dict[str, Any] = {}
+        """The containers whose changes the log follows; one that took another's place has no past there."""
+
     def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
-        if not any(part.is_changed for part in _parts(state).values()):
+        parts = _parts(state)
+        replaced = self._logged.keys() != parts.keys() or any(self._logged[n] is not parts[n] for n in parts)
+        if not any(part.is_changed for part in parts.values()) and not (replaced and head.base_values):
             return None
-        if wants_base(head, stagger):
-            return write_base(shelf, head, _packed({n: p.export_base() for n, p in _parts(state).items()}))
-        changed = {n: p.export_delta() for n, p in _parts(state).items() if p.is_changed}
+        self._logged = dict(parts)
+        if replaced or wants_base(head, stagger):
+            return write_base(shelf, head, _packed({n: p.export_base() for n, p in parts.items()}))
+        changed = {n: p.export_delta() for n, p in parts.items() if p.is_changed}
         return write_delta(shelf, head, _packed(changed))
 
     def restore(self, shelf: Shelf, head: Head) -> Any:
         state = self.operator.init_state()
         stamp, base = read_base(shelf, head)
-        _apply(state, base)
+        _begin(state, _unpacked(base))
+        self._logged = dict(_parts(state))
         return self.catch_up(state, shelf, head, stamp, head.first_delta)
 
     def catch_up(self, state: Any, shelf: Shelf, head: Head, stamp: int, first: int) -> Any:
@@ -134,8 +143,10 @@ class OwnBytes(_Whole):
 
     def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
         made = self.operator.export_state(state)
-        if not isinstance(made, dict):
+        if isinstance(made, bytes | bytearray | memoryview):
             return self._save_whole(_packed({"whole": bytes(made)}), shelf, head)
+        if not isinstance(made, dict):
+            raise TypeError(f"export_state must give bytes, or a dict of bytes: got {type(made).__name__}")
         if not made:
             return None
         delta = _packed({f"chunk {name}": chunk for name, chunk in made.items()})
@@ -144,15 +155,19 @@ class OwnBytes(_Whole):
         return write_delta(shelf, head, delta) if head.base_values else write_base(shelf, head, delta)
 
     def restore(self, shelf: Shelf, head: Head) -> Any:
-        if not head.deltas:
-            self._read_whole(shelf, head)
-        return self.operator.import_state(self.exported(shelf, head))
+        blobs = _blobs(shelf, head)
+        self._last = GENESIS if head.deltas else next_stamp(GENESIS, blobs[0])
+        return self.operator.import_state(_as_exported(blobs))
 
     def exported(self, shelf: Shelf, head: Head) -> Any:
-        parts = _merged(_blobs(shelf, head))
-        if "whole" in parts:
-            return parts["whole"]
-        return {name.removeprefix("chunk "): chunk for name, chunk in parts.items()}
+        return _as_exported(_blobs(shelf, head))
+
+
+def _as_exported(blobs: list[bytes]) -> bytes | dict[str, bytes]:
+    parts = _merged(blobs)
+    if "whole" in parts:
+        return parts["whole"]
+    return {name.removeprefix("chunk "): chunk for name, chunk in parts.items()}
 
 
 WAYS: dict[int, type[Way]] = {way.tag: way for way in (Containers, Pickled, OwnBytes)}
@@ -177,6 +192,20 @@ def _is_container(part: Any) -> bool:
 
 def _parts(state: Any) -> dict[str, Any]:
     return state if isinstance(state, dict) and state else {"": state}
+
+
+def _begin(state: Any, base: dict[str, bytes]) -> None:
+    """Fill a new state with a base; a dict may have got other containers than it began with."""
+    parts = _parts(state)
+    for name in [name for name in parts if name not in base]:
+        del parts[name]
+    for name, part in base.items():
+        if name not in parts:
+            from penstock.operators.keyed import KeyedTable
+
+            parts[name] = KeyedTable.restored(part)
+        else:
+            parts[name].apply(part)
 
 
 def _apply(state: Any, blob: bytes) -> None:

@@ -6,6 +6,7 @@ import copy
 import datetime as dt
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -29,7 +30,7 @@ BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Encoded rows for an input of a slice, which takes them in the order (source, sequence)."""
+    """Encoded rows for an input of a slice, which takes them in the order (source, input, sequence)."""
 
     input: str
     source: str
@@ -73,13 +74,14 @@ class SliceRun:
     ) -> tuple[list[Departure], Held | None]:
         """Take what arrived, then the punctuation; save the state; give what leaves."""
         batches = list(self._batches(arrivals))
-        for _, batch in batches:
-            self.counters.took(self.node.name, batch.height)
         if not isinstance(self.node.spec, specs.ProcessSpec):
             return self._stateless(batches), None
+        for _, batch in batches:
+            self.counters.took(self.node.name, batch.height)
         began = time.perf_counter()
         held, made = self._process(batches, punctuation, shelf, held)
-        save_state(held, shelf, stagger=self.slice)
+        with self._failures():
+            save_state(held, shelf, stagger=self.slice)
         self.counters.was_busy(self.node.name, time.perf_counter() - began)
         return self._behind(made), held
 
@@ -99,7 +101,8 @@ class SliceRun:
         self, batches: list[tuple[str, pl.DataFrame]], punctuation: int | None, shelf: Shelf, held: Held | None
     ) -> tuple[Held, list[tuple[str, pl.DataFrame]]]:
         born = self.program.born.get(self.node.name, 0)
-        held = open_state(self.node, self.slice, born, shelf, held)
+        with self._failures():
+            held = open_state(self.node, self.slice, born, shelf, held)
         emit = Emitter(self.node, self.program)
         try:
             for input_, batch in batches:
@@ -138,21 +141,27 @@ class SliceRun:
         self.boundary.run(self.node, batch, work)
 
     def _punctuate(self, held: Held, punctuation: int, emit: Emitter) -> None:
-        try:
+        with self._failures():
             returned = self._operator.on_punctuation(as_datetime(punctuation), held.state, emit)
+        if returned is not None:
+            held.state = returned
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """The user's code that works on no batch: its exceptions get an address too."""
+        try:
+            yield
         except PenstockError:
             raise
         except Exception as error:
             raise self.boundary.failure(self.node, None, error) from error
-        if returned is not None:
-            held.state = returned
 
     def _batches(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, pl.DataFrame]]:
         """Arrivals in order, as few batches as their inputs allow.
 
         How frames were cut on the way must not show in what an operator sees.
         """
-        ordered = sorted(arrivals, key=lambda a: (a.source, a.sequence))
+        ordered = sorted(arrivals, key=lambda a: (a.source, a.input, a.sequence))
         for input_, group in groupby(ordered, key=lambda a: a.input):
             schema = self.program.input_schema(self.program.edge_into(self.node.name, input_))
             rows = decode_all([arrival.payload for arrival in group], schema)

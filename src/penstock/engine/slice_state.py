@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.engine.saving import WAYS, Way, size_of, way_for
-from penstock.engine.state_log import Head, Shelf, empty_head
-from penstock.errors import PenstockError, StateNotRestorable
+from penstock.engine.state_log import BrokenLog, Head, Shelf, empty_head
+from penstock.errors import InternalError, PenstockError, StateNotRestorable
 from penstock.operators.operator import Operator
 from penstock.topology.graph import Node
 
@@ -41,7 +41,10 @@ class StateCache:
         return held
 
     def put(self, key: tuple[str, str, int], held: Held) -> None:
-        held.nbytes = size_of(held.state)
+        """Keep a state for the next epoch, and let go of those used longest ago if there are too many."""
+        self.take(key)
+        # What does not tell its size takes about what its log takes.
+        held.nbytes = size_of(held.state) or held.head.base_bytes + held.head.delta_bytes
         self._held[key] = held
         self._bytes += held.nbytes
         while self._bytes > self._limit_bytes and len(self._held) > 1:
@@ -86,7 +89,7 @@ def _caught_up(held: Held, shelf: Shelf, head: Head) -> Held | None:
         return None
     try:
         state = held.way.catch_up(held.state, shelf, head, held.head.stamp, held.head.following)
-    except LookupError:
+    except LookupError:  # half caught up perhaps: the caller lets it go
         return None
     return Held(head, held.logic, held.way, state)
 
@@ -100,6 +103,8 @@ def _restored(node: Node, slice_: int, operator: Operator, shelf: Shelf, head: H
         state = operator.migrate_state(blob, head.layout)
     except PenstockError:
         raise
+    except BrokenLog as error:
+        raise InternalError(what=f"the state log of node '{node.name}', slice {slice_}: {error}") from error
     except Exception as error:
         raise StateNotRestorable(
             node=node.name, site=str(node.site), slice=slice_, reason=f"{type(error).__name__}: {error}"

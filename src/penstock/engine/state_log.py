@@ -20,11 +20,15 @@ from penstock.errors import InternalError
 CHUNK_BYTES = 16 << 20
 """Values larger than this are cut, so that no single value strains the store."""
 DELTAS_AT_MOST = 200
-"""Restoring reads this many deltas per slice in the worst case."""
+"""Restoring reads less than twice this many deltas per slice."""
 GENESIS = 0
 _STAMP = struct.Struct("<Q")
 _HEAD = struct.Struct("<BQqiBqqqqqq")
 _FORMAT = 1
+
+
+class BrokenLog(LookupError):
+    """The values do not continue one another: they are damaged, or of another history."""
 
 
 class Shelf(Protocol):
@@ -101,8 +105,7 @@ def wants_base(head: Head, stagger: int) -> bool:
 
 def write_base(shelf: Shelf, head: Head, base: bytes) -> Head:
     """Start the log anew with everything; what was before it is dropped."""
-    stamp = next_stamp(head.stamp, base)
-    body = _STAMP.pack(stamp) + base
+    body = _STAMP.pack(head.stamp) + base
     pieces = [body[i : i + CHUNK_BYTES] for i in range(0, len(body), CHUNK_BYTES)]
     for number, piece in enumerate(pieces, head.following):
         shelf.put(number, piece)
@@ -110,7 +113,7 @@ def write_base(shelf: Shelf, head: Head, base: bytes) -> Head:
         shelf.drop(number)
     following = head.following + len(pieces)
     return replace(
-        head, stamp=stamp, base=head.following, base_values=len(pieces), base_bytes=len(base),
+        head, stamp=next_stamp(head.stamp, base), base=head.following, base_values=len(pieces), base_bytes=len(base),
         deltas=0, delta_bytes=0, following=following,
     )
 
@@ -125,26 +128,42 @@ def write_delta(shelf: Shelf, head: Head, delta: bytes) -> Head:
 
 
 def read_base(shelf: Shelf, head: Head) -> tuple[int, bytes]:
-    """The stamp of the base, and the base."""
+    """The stamp after the base, and the base. What follows must continue the stamp.
+
+    Raises BrokenLog if nothing follows and it is not the head's.
+    """
     pieces = [_require(shelf, number) for number in range(head.base, head.first_delta)]
-    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return _STAMP.unpack_from(body)[0], body[_STAMP.size :]
+    before, base = _opened(head.base, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+    stamp = next_stamp(before, base)
+    if not head.deltas:
+        _check_end(stamp, head)
+    return stamp, base
 
 
 def read_deltas(shelf: Shelf, head: Head, stamp: int, first: int) -> Iterator[bytes]:
     """The deltas from number ``first`` on, for state that has ``stamp``.
 
-    Raises LookupError if the state is not in this log's past.
+    Raises BrokenLog if the state is not in this log's past.
     """
     for number in range(first, head.following):
-        body = _require(shelf, number)
-        if _STAMP.unpack_from(body)[0] != stamp:
-            raise LookupError(f"delta {number} does not continue stamp {stamp:016x}")
-        delta = body[_STAMP.size :]
+        before, delta = _opened(number, _require(shelf, number))
+        if before != stamp:
+            raise BrokenLog(f"value {number} does not continue stamp {stamp:016x}")
         stamp = next_stamp(stamp, delta)
         yield delta
+    _check_end(stamp, head)
+
+
+def _opened(number: int, body: bytes) -> tuple[int, bytes]:
+    """The stamp that a value continues, and what was written."""
+    if len(body) < _STAMP.size:
+        raise BrokenLog(f"value {number} is cut off")
+    return _STAMP.unpack_from(body)[0], body[_STAMP.size :]
+
+
+def _check_end(stamp: int, head: Head) -> None:
     if stamp != head.stamp:
-        raise LookupError(f"the log ends at stamp {stamp:016x}, its head says {head.stamp:016x}")
+        raise BrokenLog(f"the log ends at stamp {stamp:016x}, its head says {head.stamp:016x}")
 
 
 def _require(shelf: Shelf, number: int) -> bytes:

@@ -71,9 +71,12 @@ class Boundary:
     def _save(self, node: Node, batch: pl.DataFrame | None) -> str:
         if batch is None or self.failures is None:
             return "(not saved)"
-        self.failures.mkdir(parents=True, exist_ok=True)
         path = self.failures / f"{node.name}-epoch-{self.epoch}.arrow"
-        batch.write_ipc(path)
+        try:
+            self.failures.mkdir(parents=True, exist_ok=True)
+            batch.write_ipc(path)
+        except OSError as error:  # a full disk must not hide what failed first
+            return f"(not saved: {error})"
         return str(path)
 
 

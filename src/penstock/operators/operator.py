@@ -64,7 +64,11 @@ class Operator(ABC):
         raise NotImplementedError
 
     def migrate_state(self, blob: Any, from_version: int) -> Any:
-        """The state from what an operator with another ``state_version`` exported."""
+        """The state from what an operator with another ``state_version`` exported.
+
+        ``blob`` is what ``import_state`` would get; of KeyedTables their rows as DataFrames; otherwise
+        the unpickled state. If ``export_state`` gives chunks, all of them count as changed now.
+        """
         raise NotImplementedError(f"no way from state version {from_version} to {self.state_version}")
 
 

@@ -17,8 +17,8 @@ from penstock.topology.schema import Schema
 def run_map(spec: specs.MapSpec, batch: pl.DataFrame) -> pl.DataFrame:
     """One row out for each row in."""
     if isinstance(spec.function, PerEvent):
-        return _each(spec.function, batch, spec.function.returns or spec.returns)
-    made = spec.function(batch)
+        return _each(spec.function, batch, spec.returns or spec.function.returns)
+    made: pl.DataFrame = spec.function(batch)
     if isinstance(made, pl.DataFrame) and made.height != batch.height:
         raise ValueError(
             f"map made {made.height} rows of {batch.height}; use flat_map or filter to change their number"
@@ -29,10 +29,11 @@ def run_map(spec: specs.MapSpec, batch: pl.DataFrame) -> pl.DataFrame:
 def run_flat_map(spec: specs.FlatMapSpec, batch: pl.DataFrame) -> pl.DataFrame:
     """Any number of rows out."""
     if not isinstance(spec.function, PerEvent):
-        return spec.function(batch)
-    schema = spec.function.returns or spec.returns
-    rows = [made for row in batch.iter_rows(named=True) for made in spec.function.function(row)]
-    return _frame(rows, schema)
+        made: pl.DataFrame = spec.function(batch)
+        return made
+    schema = spec.returns or spec.function.returns
+    each = spec.function.function
+    return _frame([one for row in batch.iter_rows(named=True) for one in each(row)], schema)
 
 
 def run_filter(spec: specs.FilterSpec, batch: pl.DataFrame) -> pl.DataFrame:
@@ -40,7 +41,8 @@ def run_filter(spec: specs.FilterSpec, batch: pl.DataFrame) -> pl.DataFrame:
     if isinstance(spec.keep, pl.Expr):
         return batch.filter(spec.keep)
     if isinstance(spec.keep, PerEvent):
-        return batch.filter(pl.Series([bool(spec.keep.function(row)) for row in batch.iter_rows(named=True)], dtype=pl.Boolean))
+        kept = [bool(spec.keep.function(row)) for row in batch.iter_rows(named=True)]
+        return batch.filter(pl.Series(kept, dtype=pl.Boolean))
     return batch.filter(spec.keep(batch))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from polars.exceptions import ColumnNotFoundError
 
-from penstock.errors import MissingColumn, SchemaUnknown, WrongType
+from penstock.errors import BadArgument, MissingColumn, PenstockError, SchemaUnknown, WrongType
 from penstock.frames.types import empty, of_frame
 from penstock.operators.operator import Operator
 from penstock.operators.per_event import PerEvent
@@ -25,7 +25,8 @@ def output_schemas(node: Node, inputs: Mapping[str, Schema]) -> dict[str, Schema
     match node.spec:
         case specs.SourceSpec(source=source):
             return {OUT: _source_schema(node, source)}
-        case specs.SinkSpec():
+        case specs.SinkSpec(sink=sink):
+            _check_sink(node, sink)
             return {}
         case specs.DataFrameSpec(returns=returns):
             return {OUT: returns}
@@ -72,9 +73,59 @@ def _stateless_schema(node: Node, schema: Schema) -> Schema:
     function = getattr(node.spec, "function", None)
     if isinstance(function, PerEvent):
         raise SchemaUnknown(node=node.name, site=node.site, because=" (per_event runs on single events)")
-    if isinstance(node.spec, specs.FilterSpec) and isinstance(node.spec.keep, PerEvent):
+    if isinstance(node.spec, specs.FilterSpec):
+        _check_filter(node, node.spec.keep, schema)
         return schema
-    return of_frame(_on_nothing(node, schema))
+    if isinstance(node.spec, specs.MapSpec | specs.FlatMapSpec) and not callable(function):
+        raise WrongType(
+            node=node.name, site=node.site, what=f"the function of {node.spec.kind}",
+            got=type(function).__name__, allowed="a function from a DataFrame to a DataFrame",
+        )
+    return _schema_of(node, _on_nothing(node, schema))
+
+
+def _check_filter(node: Node, keep: Any, schema: Schema) -> None:
+    """Raise unless it tells which rows stay. What it cannot tell of no rows it may tell of some."""
+    if isinstance(keep, PerEvent):
+        return
+    if not isinstance(keep, pl.Expr) and not callable(keep):
+        raise _wrong_filter(node, type(keep).__name__)
+    try:
+        rows = empty(schema)
+        told = keep if isinstance(keep, pl.Expr) else keep(rows)
+        told = rows.select(told).to_series() if isinstance(told, pl.Expr) else told
+    except ColumnNotFoundError as error:
+        raise _missing(node, error, schema) from error
+    except Exception:  # noqa: BLE001 - the maximum of nothing, for instance
+        return
+    kind = getattr(told, "dtype", type(told).__name__)
+    if kind not in (pl.Boolean, "bool", "list"):
+        raise _wrong_filter(node, f"{kind}")
+
+
+def _wrong_filter(node: Node, got: str) -> WrongType:
+    return WrongType(
+        node=node.name, site=node.site, what="what filter keeps rows by", got=got,
+        allowed="a Polars expression, or a function from a DataFrame to booleans",
+    )
+
+
+def _check_sink(node: Node, sink: Any) -> None:
+    if not all(hasattr(sink, method) for method in ("open", "commit", "describe")):
+        raise WrongType(
+            node=node.name, site=node.site, what="the sink", got=type(sink).__name__,
+            allowed="a penstock.connect.sink.Sink such as ps.Delta or ps.Collect",
+        )
+
+
+def _schema_of(node: Node, rows: pl.DataFrame) -> Schema:
+    try:
+        return of_frame(rows)
+    except BadArgument as error:
+        raise WrongType(
+            node=node.name, site=node.site, what=f"a column of ({rows.schema})", got=error.parameters["got"],
+            allowed=error.parameters["allowed"] + "; or declare it with returns={…}",
+        ) from error
 
 
 def _declared(spec: Any) -> Schema | None:
@@ -88,6 +139,8 @@ def _declared(spec: Any) -> Schema | None:
 def _on_nothing(node: Node, schema: Schema) -> pl.DataFrame:
     try:
         made: Any = EVALUATE[type(node.spec)](node.spec, empty(schema))
+    except PenstockError:
+        raise
     except ColumnNotFoundError as error:
         raise _missing(node, error, schema) from error
     except Exception as error:
@@ -123,19 +176,22 @@ def _process_schemas(
 
 
 def _schema_of_emissions(node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema]) -> Schema:
-    seen = _Seen()
+    seen, schema = _Seen(), Schema()
     try:
         state = spec.operator.init_state()
         for name, schema in inputs.items():
-            spec.operator.process_input(name, empty(schema), state, seen)
+            returned = spec.operator.process_input(name, empty(schema), state, seen)
+            state = state if returned is None else returned
+    except PenstockError:
+        raise
     except ColumnNotFoundError as error:
-        raise _missing(node, error, next(iter(inputs.values()))) from error
+        raise _missing(node, error, schema) from error
     except Exception as error:
         because = f": on no rows it raises {type(error).__name__}: {error}"
         raise SchemaUnknown(node=node.name, site=node.site, because=because) from error
     if seen.rows is None:
         raise SchemaUnknown(node=node.name, site=node.site, because=": it emits nothing then")
-    return of_frame(seen.rows)
+    return _schema_of(node, seen.rows)
 
 
 class _Seen:

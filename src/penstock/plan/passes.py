@@ -11,7 +11,7 @@ from penstock.plan.inference import output_schemas, require_columns
 from penstock.plan.program import Program
 from penstock.plan.shipping import check_shippable
 from penstock.topology import specs
-from penstock.topology.graph import Graph, Node
+from penstock.topology.graph import IN, Graph, Node
 from penstock.topology.routes import KeyBy, PartitionBy, Shuffle
 from penstock.topology.schema import Schema
 from penstock.topology.stream import Topology
@@ -106,6 +106,7 @@ def plan(topology: Topology) -> Program:
 
 
 def _check_node_routes(node: Node) -> None:
+    _check_inputs(node)
     routes = [edge.route for edge in node.inputs]
     where = f"node '{node.name}' ({node.site})"
     if isinstance(node.spec, specs.ProcessSpec) and not all(routes):
@@ -134,3 +135,13 @@ def _check_node_routes(node: Node) -> None:
                 node=node.name, site=node.site, what="the argument of partition_by",
                 got=type(route.function).__name__, allowed="a function",
             )
+
+
+def _check_inputs(node: Node) -> None:
+    is_source = isinstance(node.spec, specs.SourceSpec)
+    if is_source == any(edge.input == IN for edge in node.inputs):
+        raise BadArgument(
+            where=f"node '{node.name}' ({node.site})", what=f"the inputs of {node.spec.kind}",
+            got=", ".join(edge.describe() for edge in node.inputs) or "none",
+            allowed="none" if is_source else "a stream to work on",
+        )

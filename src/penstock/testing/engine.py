@@ -19,6 +19,7 @@ from typing import Any
 import polars as pl
 
 from penstock.connect.source import END_OF_TIME, BadRecord, Limit, Offset, SourcePlanner
+from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox, Parcel
@@ -86,18 +87,19 @@ class ReferenceRun:
         self._shelves: dict[tuple[str, int], MemoryShelf] = {}
         self._held: dict[tuple[str, int], Held] = {}
         self._offsets: dict[str, Offset] = {}
-        self._planners: dict[str, SourcePlanner] = {}
+        self._planners: dict[tuple[str, str], SourcePlanner] = {}
         self._punctuation: int | None = None
         self._random = random.Random(self.seed)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-reference-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
-    def change(self, topology: Topology) -> None:
-        """Go on with another version of the topology from the next epoch on."""
-        from penstock.control.changes import plan_change
-
-        change = plan_change(self.program, plan(topology), version=self.version + 1)
-        self.topology, self.program, self.version = topology, change.program, self.version + 1
+    def change(self, topology: Topology, *, allow_state_loss: bool = False) -> ChangePlan:
+        """Go on with another version of the topology from the next epoch on, as a running one would."""
+        desired = plan(topology)
+        change = plan_change(self.program, desired, version=self.version + 1, hops=desired.hops)
+        require_applicable(change, allow_state_loss=allow_state_loss)
+        self.topology, self.program, self.version = topology, change.program, change.version
+        return change
 
     def step(self, cut: Epoch | None = None) -> bool:
         """Run one epoch. False if there was nothing to run."""
@@ -119,9 +121,10 @@ class ReferenceRun:
 
     def result(self) -> dict[str, pl.DataFrame]:
         """What each sink has got so far."""
+        columns = {name: self.program.input_schema(self.program.graph[name].inputs[0]) for name in self.program.sinks}
         return {
-            name: pl.concat([empty(self.program.input_schema(self.program.graph[name].inputs[0])), *self.outputs.get(name, [])])
-            for name in self.program.sinks
+            name: pl.concat([empty(schema), *self.outputs.get(name, [])], how="diagonal_relaxed")
+            for name, schema in columns.items()
         }
 
     def letters(self) -> pl.DataFrame:
@@ -129,17 +132,18 @@ class ReferenceRun:
         return pl.DataFrame(self.dead_letters, schema=to_polars(DEAD_LETTERS))
 
     def _planner(self, name: str) -> SourcePlanner:
-        if name not in self._planners:
+        key = (name, self.program.graph[name].logic)
+        if key not in self._planners:
             folder = self._folder / name
             folder.mkdir(exist_ok=True)
-            self._planners[name] = self.program.sources[name].source.planner(folder)
-        return self._planners[name]
+            self._planners[key] = self.program.sources[name].source.planner(folder)
+        return self._planners[key]
 
     def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
         planner = self._planner(name)
         start = self._offsets.setdefault(name, planner.initial())
-        limit = Limit(cut.rows or self.program.sources[name].rows_per_epoch, None)
-        return start, planner.latest(start, limit)
+        spec = self.program.sources[name]
+        return start, planner.latest(start, Limit(cut.rows or spec.rows_per_epoch, spec.bytes_per_epoch))
 
     def _next_punctuation(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> int | None:
         times = []
@@ -148,7 +152,9 @@ class ReferenceRun:
             observed = self.counters.observed.get(name)
             times.append(END_OF_TIME if planner.finished(end) else planner.punctuation(end, observed))
         known = [t for t in times if t is not None]
-        return min(known) if len(known) == len(times) else self._punctuation
+        if len(known) < len(times):
+            return self._punctuation
+        return max(min(known), self._punctuation if self._punctuation is not None else min(known))
 
     def _run_epoch(
         self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuation: int | None
@@ -170,13 +176,14 @@ class ReferenceRun:
         self.dead_letters += boundary.letters
 
     def _read(self, name: str, start: Offset, end: Offset, cut: Epoch, boundary: Boundary) -> list[Parcel]:
-        source, parcels = self.program.sources[name].source, []
+        source = self.program.sources[name].source
+        parcels: list[Parcel] = []
         for number, split in enumerate(self._planner(name).splits(start, end, cut.splits)):
             outbox = Outbox(name, number % 120, boundary)
             for batch in source.read(split, _rejecter(name, boundary)):
                 flow = Flow(self.program, boundary, self.counters)
-                if source.time is not None and batch.rows.height:
-                    self.counters.saw(name, batch.rows[source.time].cast(pl.Int64).max())
+                if source.time is not None and (latest := batch.rows[source.time].cast(pl.Int64).max()) is not None:
+                    self.counters.saw(name, latest)
                 flow.push(name, OUT, batch.rows)
                 parcels += outbox.add(flow.take(), batch.position)
             parcels += outbox.flush()

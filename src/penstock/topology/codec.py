@@ -11,7 +11,7 @@ import dataclasses
 import datetime as dt
 import importlib
 import sys
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -21,6 +21,7 @@ from penstock.topology.graph import Edge, Graph, Node
 from penstock.topology.site import Site
 
 FORMAT = 1
+_PLAIN = (str, int, float, bool, type(None))
 
 
 def to_json(graph: Graph) -> dict[str, Any]:
@@ -30,14 +31,10 @@ def to_json(graph: Graph) -> dict[str, Any]:
 
 def from_json(values: dict[str, Any]) -> Graph:
     """The graph that ``to_json`` wrote."""
-    if values.get("format") != FORMAT:
-        raise BadArgument(
-            where="topology JSON", what="format", got=repr(values.get("format")), allowed=str(FORMAT)
-        )
-    graph = Graph(values["name"])
-    for node in values["nodes"]:
-        graph = graph.with_node(_to_node(node))
-    return graph
+    found = values.get("format") if isinstance(values, dict) else None
+    if found != FORMAT:
+        raise BadArgument(where="topology JSON", what="format", got=repr(found), allowed=str(FORMAT))
+    return Graph.of(values["name"], [_to_node(node) for node in values["nodes"]])
 
 
 def _node(node: Node) -> dict[str, Any]:
@@ -70,15 +67,15 @@ def _to_node(values: dict[str, Any]) -> Node:
 
 def encode(value: Any) -> Any:
     """One value as JSON."""
-    if isinstance(value, str | int | float | bool | type(None)):
+    if type(value) in _PLAIN:  # of a subclass JSON would forget the class
         return value
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return {"$tuple": [encode(item) for item in value]}
-    if isinstance(value, list):
+    if type(value) is list:
         return [encode(item) for item in value]
-    if isinstance(value, dict) and all(isinstance(key, str) and key[:1] != "$" for key in value):
+    if type(value) is dict and all(isinstance(key, str) and key[:1] != "$" for key in value):
         return {key: encode(item) for key, item in value.items()}
-    if isinstance(value, PurePath):
+    if isinstance(value, Path):
         return {"$path": str(value)}
     if isinstance(value, dt.timedelta):
         return {"$microseconds": value // dt.timedelta(microseconds=1)}
@@ -100,7 +97,7 @@ def decode(value: Any) -> Any:
         case {"$tuple": items}:
             return tuple(decode(item) for item in items)
         case {"$path": path}:
-            return type(PurePath())(path)
+            return Path(path)
         case {"$microseconds": count}:
             return dt.timedelta(microseconds=count)
         case {"$ref": reference}:
@@ -136,7 +133,13 @@ def _reference(value: Any) -> str:
 
 def _resolve(reference: str) -> Any:
     module, _, name = reference.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise BadArgument(
+            where="topology JSON", what=f"the reference {reference!r}", got=f"{type(error).__name__}: {error}",
+            allowed="a name that can be imported here",
+        ) from error
     return found

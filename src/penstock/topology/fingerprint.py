@@ -1,121 +1,147 @@
 """A fingerprint of values and code that survives processes, reloads and moved lines.
 
-Two functions with the same instructions, constants, defaults and captured values have the same
-fingerprint, wherever they are declared. It tells a change of logic from a mere restart.
+Two functions with the same instructions, constants, defaults, captured values and helpers have the
+same fingerprint, wherever they are declared. It tells a change of logic from a mere restart, so a
+difference that it misses is a change that is never applied.
 """
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
+import dis
 import enum
 import hashlib
+import os
+import re
+import sys
+import sysconfig
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_LIBRARIES = frozenset(sys.stdlib_module_names) | {"penstock"}
+_INSTALLED = tuple(
+    os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_Seen = dict[int, tuple[Any, bytes]]
+"""Digests by identity. The values are kept too: an identity may be used again once its value is gone."""
 
 
 def fingerprint(value: Any) -> str:
     """Sixteen hexadecimal digits that are equal for equal logic."""
+    return _digest(_parts(value, {})).hex()
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
     digest = hashlib.blake2b(digest_size=8)
-    for part in _parts(value, set()):
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
         digest.update(part)
-    return digest.hexdigest()
+    return digest.digest()
 
 
-def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
-    if isinstance(value, _PLAIN):
+def _parts(value: Any, seen: _Seen) -> Iterator[bytes]:
+    if type(value) in _PLAIN:
         yield repr((type(value).__name__, value)).encode()
         return
-    if id(value) in seen:  # recursive functions and self-referring values
-        yield b"seen"
-        return
-    seen.add(id(value))
-    yield type(value).__qualname__.encode()
-    yield from _body(value, seen)
+    if id(value) not in seen:
+        seen[id(value)] = (value, b"itself")  # recursive functions and self-referring values
+        body = _digest((type(value).__qualname__.encode(), *_body(value, seen)))
+        seen[id(value)] = (value, body)
+    yield seen[id(value)][1]
 
 
-def _body(value: Any, seen: set[int]) -> Iterator[bytes]:
-    if isinstance(value, types.FunctionType):
-        yield from _function(value, seen)
-    elif isinstance(value, types.MethodType):
-        yield from _parts(value.__func__, seen)
-        yield from _parts(value.__self__, seen)
-    elif isinstance(value, types.CodeType):
-        yield from _code(value, seen)
-    elif isinstance(value, type):
-        yield from _class(value, seen)
-    elif isinstance(value, types.ModuleType | types.BuiltinFunctionType):
-        yield value.__name__.encode()
-    elif isinstance(value, enum.Enum):
-        yield value.name.encode()
-    elif isinstance(value, Mapping):
-        for key in value:
-            yield from _parts(key, seen)
-            yield from _parts(value[key], seen)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _parts(item, seen)
-    elif isinstance(value, set | frozenset):
-        yield from sorted(fingerprint(item).encode() for item in value)
-    elif dataclasses.is_dataclass(value):
-        yield from _parts(type(value), seen)
-        for f in dataclasses.fields(value):
-            if f.compare:
-                yield from _parts(getattr(value, f.name), seen)
+def _body(value: Any, seen: _Seen) -> Iterator[bytes]:
+    for kinds, parts in _KINDS:
+        if isinstance(value, kinds):
+            return parts(value, seen)
+    if dataclasses.is_dataclass(value):
+        return _dataclass(value, seen)
+    if inner := getattr(value, "py_func", None) or getattr(value, "__wrapped__", None):
+        return _parts(inner, seen)  # compiled by numba, or cached: what it came from
+    return _object(value, seen)
+
+
+def _function(function: types.FunctionType, seen: _Seen) -> Iterator[bytes]:
+    is_library = _is_library(function.__module__)
+    if is_library:  # it is shipped by name too
+        yield f"{function.__module__}.{function.__qualname__}".encode()
     else:
-        yield from _object(value, seen)
-
-
-def _function(function: types.FunctionType, seen: set[int]) -> Iterator[bytes]:
-    yield from _parts(function.__code__, seen)
+        yield from _parts(function.__code__, seen)
     yield from _parts(function.__defaults__, seen)
     yield from _parts(function.__kwdefaults__, seen)
     for cell in function.__closure__ or ():
-        yield from _parts(cell.cell_contents, seen)
-    for name in _global_names(function.__code__):
+        try:
+            captured = cell.cell_contents
+        except ValueError:  # not bound yet
+            continue
+        yield from _referred(captured, function.__code__, seen)
+    for name in () if is_library else sorted(set(_global_names(function.__code__))):
         if name in function.__globals__:
             yield name.encode()
-            yield from _global(function.__globals__[name], seen)
+            yield from _referred(function.__globals__[name], function.__code__, seen)
 
 
-def _global(value: Any, seen: set[int]) -> Iterator[bytes]:
-    """Globals count by value if they are the user's, by name if they are a library's."""
-    if isinstance(value, types.FunctionType | type) and value.__module__.partition(".")[0] in _library():
-        yield f"{value.__module__}.{value.__qualname__}".encode()
+def _referred(value: Any, code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
+    """A module of the user's counts by what the function may use of it."""
+    if isinstance(value, types.ModuleType) and not _is_library(value.__name__):
+        yield value.__name__.encode()
+        for name in sorted(_names(code) & vars(value).keys()):
+            yield name.encode()
+            yield from _referred(vars(value)[name], code, seen)
     else:
         yield from _parts(value, seen)
 
 
-def _library() -> frozenset[str]:
-    import sys
-
-    return frozenset(sys.stdlib_module_names) | {"penstock", "polars", "pyarrow", "numpy", "pyspark", "numba"}
+@lru_cache(maxsize=4096)
+def _is_library(module: str | None) -> bool:
+    """Whether the module is installed, as opposed to being the user's own."""
+    top = (module or "").partition(".")[0]
+    if top in _LIBRARIES:
+        return True
+    file = getattr(sys.modules.get(module or ""), "__file__", None)
+    return file is not None and file.startswith(_INSTALLED)
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+    """Names looked up in the module, as opposed to names of attributes."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield str(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _global_names(constant)
 
 
-def _code(code: types.CodeType, seen: set[int]) -> Iterator[bytes]:
+def _names(code: types.CodeType) -> set[str]:
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _code(code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
     yield code.co_code
-    for names in (code.co_names, code.co_varnames, code.co_freevars):
+    yield code.co_exceptiontable
+    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
         yield repr(names).encode()
+    yield repr((code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)).encode()
     for constant in code.co_consts:
         yield from _parts(constant, seen)
 
 
-def _class(cls: type, seen: set[int]) -> Iterator[bytes]:
+def _class(cls: type, seen: _Seen) -> Iterator[bytes]:
     yield cls.__qualname__.encode()
-    if cls.__module__.partition(".")[0] in _library():
+    if _is_library(cls.__module__):
+        yield cls.__module__.encode()
         return
+    for base in cls.__bases__:
+        yield from _parts(base, seen)
     for name, member in sorted(vars(cls).items()):
-        if isinstance(member, types.FunctionType | classmethod | staticmethod | property) or not name.startswith("_"):
+        is_logic = isinstance(member, types.FunctionType | classmethod | staticmethod | property)
+        if is_logic or not name.startswith(("__", "_abc_")):
             yield name.encode()
             yield from _parts(_unwrapped(member), seen)
 
@@ -126,12 +152,74 @@ def _unwrapped(member: Any) -> Any:
     return member.fget if isinstance(member, property) else member
 
 
-def _object(value: Any, seen: set[int]) -> Iterator[bytes]:
+def _method(method: types.MethodType, seen: _Seen) -> Iterator[bytes]:
+    yield from _parts(method.__func__, seen)
+    yield from _parts(method.__self__, seen)
+
+
+def _builtin(function: types.BuiltinFunctionType, seen: _Seen) -> Iterator[bytes]:
+    yield f"{function.__module__}.{function.__qualname__}".encode()
+    if not isinstance(function.__self__, types.ModuleType):
+        yield from _parts(function.__self__, seen)
+
+
+def _module(module: types.ModuleType, seen: _Seen) -> Iterator[bytes]:
+    yield module.__name__.encode()
+
+
+def _enum(value: enum.Enum, seen: _Seen) -> Iterator[bytes]:
+    yield value.name.encode()
+
+
+def _mapping(value: Mapping[Any, Any], seen: _Seen) -> Iterator[bytes]:
+    for key in value:
+        yield from _parts(key, seen)
+        yield from _parts(value[key], seen)
+
+
+def _sequence(value: Iterable[Any], seen: _Seen) -> Iterator[bytes]:
+    for item in value:
+        yield from _parts(item, seen)
+
+
+def _set(value: Iterable[Any], seen: _Seen) -> Iterator[bytes]:
+    yield from sorted(_digest(_parts(item, seen)) for item in value)
+
+
+def _dataclass(value: Any, seen: _Seen) -> Iterator[bytes]:
     yield from _parts(type(value), seen)
-    if hasattr(value, "tobytes") and hasattr(value, "dtype"):  # NumPy arrays
-        yield str(value.dtype).encode()
-        yield value.tobytes()
-    elif vars_ := getattr(value, "__dict__", None):
-        yield from _parts(vars_, seen)
-    else:
-        yield repr(value).encode() if type(value).__repr__ is not object.__repr__ else b""
+    for f in dataclasses.fields(value):
+        if f.compare:
+            yield from _parts(getattr(value, f.name), seen)
+
+
+def _object(value: Any, seen: _Seen) -> Iterator[bytes]:
+    """Anything else by what it would be rebuilt from in another process."""
+    yield from _parts(type(value), seen)
+    try:
+        reduce = copyreg.dispatch_table.get(type(value))
+        reduced = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001 - a lock, a socket: what cannot be shipped is refused elsewhere
+        yield _ADDRESS.sub("", repr(value)).encode()
+        return
+    if isinstance(reduced, str):
+        yield reduced.encode()
+        return
+    for part in reduced[:3]:
+        yield from _parts(part, seen)
+    for items in reduced[3:5]:
+        yield from _sequence(items or (), seen)
+
+
+_KINDS: tuple[tuple[Any, Callable[[Any, _Seen], Iterator[bytes]]], ...] = (
+    (types.FunctionType, _function),
+    (types.MethodType, _method),
+    (types.CodeType, _code),
+    (type, _class),
+    (types.ModuleType, _module),
+    (types.BuiltinFunctionType, _builtin),
+    (enum.Enum, _enum),
+    (Mapping, _mapping),
+    (list | tuple, _sequence),
+    (set | frozenset, _set),
+)

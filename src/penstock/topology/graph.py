@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from penstock.errors import BadNodeName, CyclicTopology, DuplicateNodeName, UnknownNode
+from penstock.errors import BadNodeName, CyclicTopology, DuplicateNodeName, UnknownNode, UnknownOutput
 from penstock.topology.fingerprint import fingerprint
 from penstock.topology.routes import Route
 from penstock.topology.site import Site
@@ -16,7 +16,8 @@ from penstock.topology.site import Site
 OUT = "out"
 IN = "in"
 OnError = Literal["stop", "dead-letter"]
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+NAMES = "letters, digits, '.', '_' and '-', beginning with a letter or digit, at most 64 characters"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,37 @@ class Graph:
 
     def with_node(self, node: Node) -> Graph:
         """This graph and one node more, whose inputs must exist."""
-        if not _NAME.match(node.name):
+        grown = self._with_name(node)
+        self._check_inputs(node)
+        return grown
+
+    @classmethod
+    def of(cls, name: str, nodes: Iterable[Node]) -> Graph:
+        """A graph of nodes in any order, checked as a whole."""
+        graph = cls(name)
+        for node in nodes:
+            graph = graph._with_name(node)
+        for node in graph:
+            graph._check_inputs(node)
+        graph.sorted()
+        return graph
+
+    def _with_name(self, node: Node) -> Graph:
+        if not is_name(node.name):
             raise BadNodeName(node=node.name, site=node.site)
         if node.name in self.nodes:
             first = self.nodes[node.name]
             raise DuplicateNodeName(node=node.name, site=first.site, again=node.site)
-        for edge in node.inputs:
-            self[edge.upstream]
         return replace(self, nodes={**self.nodes, node.name: node})
+
+    def _check_inputs(self, node: Node) -> None:
+        for edge in node.inputs:
+            upstream = self[edge.upstream]
+            known = upstream.spec.output_names()
+            if edge.output not in known:
+                raise UnknownOutput(
+                    node=upstream.name, site=upstream.site, output=edge.output, known=", ".join(known) or "none"
+                )
 
     def __getitem__(self, name: str) -> Node:
         try:
@@ -125,7 +149,7 @@ class Graph:
         while waiting:
             ready = [n for n in waiting.values() if all(e.upstream in done for e in n.inputs)]
             if not ready:
-                raise CyclicTopology(cycle=" → ".join(sorted(waiting)))
+                raise CyclicTopology(cycle=" → ".join(_cycle(waiting)))
             for node in ready:
                 done[node.name] = waiting.pop(node.name)
         return tuple(done.values())
@@ -136,3 +160,16 @@ class Graph:
             and self.nodes.keys() == other.nodes.keys()
             and all(node.same_as(other.nodes[node.name]) for node in self)
         )
+
+
+def _cycle(waiting: Mapping[str, Node]) -> list[str]:
+    """One cycle among nodes that all wait for another: the first is also the last."""
+    path = [next(iter(waiting))]
+    while path.count(path[-1]) < 2:
+        path.append(next(e.upstream for e in waiting[path[-1]].inputs if e.upstream in waiting))
+    return path[path.index(path[-1]) :][::-1]
+
+
+def is_name(name: object) -> bool:
+    """Whether this can name a node or a topology."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None

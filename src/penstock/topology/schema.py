@@ -113,9 +113,8 @@ def _checked(name: str) -> str:
             return f"list<{_checked(inner)}>"
         fields = [field.partition(":") for field in split_fields(inner)]
         return "struct<" + ",".join(f"{n.strip()}:{_checked(t.strip())}" for n, _, t in fields) + ">"
-    raise BadArgument(
-        where="schema", what="a column type", got=repr(name), allowed=", ".join(sorted(SCALARS)) + ", list<…>, struct<…>"
-    )
+    allowed = ", ".join(sorted(SCALARS)) + ", list<…>, struct<…>"
+    raise BadArgument(where="schema", what="a column type", got=repr(name), allowed=allowed)
 
 
 def _from_polars(kind: Any) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+_TOPOLOGIES = (os.path.join(_PACKAGE, "apps", ""), os.path.join(_PACKAGE, "bench", ""))
+"""Penstock's own folders that hold topologies, written as a user writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,10 @@ class Site:
 def here() -> Site:
     """The innermost line on the stack that is not Penstock's own."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_TOPOLOGIES)

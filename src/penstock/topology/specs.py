@@ -20,6 +20,11 @@ def words(function: Any) -> str:
     return "λ" if "<lambda>" in name else str(name).rpartition("<locals>.")[2]
 
 
+def _told(connector: Any) -> str:
+    """What a source or sink says of itself; the plan refuses what is neither."""
+    return str(connector.describe()) if hasattr(connector, "describe") else type(connector).__name__
+
+
 @dataclass(frozen=True)
 class SourceSpec(Spec):
     """Reads events; at most so many rows and bytes go into one epoch."""
@@ -30,7 +35,7 @@ class SourceSpec(Spec):
     bytes_per_epoch: int | None = None
 
     def describe(self) -> str:
-        return f"source {self.source.describe()}"
+        return f"source {_told(self.source)}"
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,7 @@ class SinkSpec(Spec):
     sink: Any
 
     def describe(self) -> str:
-        return f"sink {self.sink.describe()}"
+        return f"sink {_told(self.sink)}"
 
     def output_names(self) -> tuple[str, ...]:
         return ()

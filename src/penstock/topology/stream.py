@@ -6,12 +6,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from penstock.errors import BadArgument, ForeignStream, UnknownOutput
+from penstock.errors import BadArgument, ForeignStream, UnknownOutput, WrongType
 from penstock.topology import codec, specs
 from penstock.topology import describe as words
-from penstock.topology.graph import IN, OUT, Edge, Graph, Node, OnError, Spec
+from penstock.topology.graph import IN, NAMES, OUT, Edge, Graph, Node, OnError, Spec, is_name
 from penstock.topology.routes import Broadcast, KeyBy, PartitionBy, Route, Shuffle, ToOne
 from penstock.topology.schema import Schema
 from penstock.topology.site import here
@@ -32,6 +32,8 @@ class Topology:
     """
 
     def __init__(self, name: str, graph: Graph | None = None) -> None:
+        if not is_name(name):  # it also names the folder of the run
+            raise BadArgument(where=f"Topology ({here()})", what="the name", got=repr(name), allowed=NAMES)
         self.graph = graph or Graph(name)
 
     @property
@@ -44,7 +46,8 @@ class Topology:
         """Read events; the limits say how much one epoch takes at most."""
         for what, limit in (("rows_per_epoch", rows_per_epoch), ("bytes_per_epoch", bytes_per_epoch)):
             if limit is not None and limit < 1:
-                raise BadArgument(where=f"source '{name}' ({here()})", what=what, got=limit, allowed="1 or more")
+                where = f"source '{name}' ({here()})"
+                raise BadArgument(where=where, what=what, got=limit, allowed="1 or more")
         return self.apply(name, specs.SourceSpec(source, rows_per_epoch, bytes_per_epoch))
 
     def union(self, name: str, *streams: Stream) -> Stream:
@@ -67,6 +70,11 @@ class Topology:
                 raise ForeignStream(node=name, site=site, other=stream.topology.name, topology=self.name)
         edges = [stream.edge(IN) for stream in streams]
         edges += [stream.edge(input_) for input_, stream in (also or {}).items()]
+        if on_error not in get_args(OnError):
+            allowed = " or ".join(map(repr, get_args(OnError)))
+            raise BadArgument(
+                where=f"node '{name}' ({site})", what="on_error", got=repr(on_error), allowed=allowed
+            )
         count = _slices(name, edges, parallelism)
         node = Node(name, spec, tuple(edges), count, on_error, site)
         self.graph = self.graph.with_node(node)
@@ -127,7 +135,8 @@ class Stream:
     def key_by(self, *columns: str) -> Stream:
         """Rows with equal values in these columns meet in the same slice."""
         if not columns:
-            raise BadArgument(where=f"key_by ({here()})", what="columns", got="none", allowed="one or more names")
+            where = f"key_by ({here()})"
+            raise BadArgument(where=where, what="columns", got="none", allowed="one or more names")
         return replace(self, route=KeyBy(columns))
 
     def shuffle(self, *, weights: tuple[float, ...] | None = None) -> Stream:
@@ -161,7 +170,7 @@ class Stream:
     ) -> Stream:
         """Make one row of each row: DataFrame in, DataFrame of as many rows out."""
         return self._spread(parallelism).apply(
-            name, specs.MapSpec(function, _schema(returns)), parallelism=parallelism, on_error=on_error
+            name, specs.MapSpec(function, _schema(name, returns)), parallelism=parallelism, on_error=on_error
         )
 
     def flat_map(
@@ -175,7 +184,7 @@ class Stream:
     ) -> Stream:
         """Make any number of rows of each row: DataFrame in, DataFrame out."""
         return self._spread(parallelism).apply(
-            name, specs.FlatMapSpec(function, _schema(returns)), parallelism=parallelism, on_error=on_error
+            name, specs.FlatMapSpec(function, _schema(name, returns)), parallelism=parallelism, on_error=on_error
         )
 
     def filter(
@@ -205,8 +214,8 @@ class Stream:
         declared = outputs if outputs is not None else (getattr(operator, "outputs", None) or {})
         spec = specs.ProcessSpec(
             operator,
-            _schema(returns if returns is not None else getattr(operator, "returns", None)),
-            tuple((output, Schema.of(columns)) for output, columns in declared.items()),
+            _schema(name, returns if returns is not None else getattr(operator, "returns", None)),
+            tuple((output, _declared(name, columns)) for output, columns in declared.items()),
         )
         return self.apply(name, spec, also=also, parallelism=parallelism, on_error=on_error)
 
@@ -222,7 +231,7 @@ class Stream:
 
         ``twin`` does the same in Polars for the reference engine, which has no Spark.
         """
-        return self.apply(name, specs.DataFrameSpec(function, Schema.of(returns), twin))
+        return self.apply(name, specs.DataFrameSpec(function, _declared(name, returns), twin))
 
     def sink(self, name: str, sink: Any = None) -> Topology:
         """Write the stream; a path means a Delta table there."""
@@ -252,23 +261,31 @@ class Stream:
         return self.shuffle() if parallelism is not None and self.route is None else self
 
 
-def _schema(columns: Columns | None) -> Schema | None:
-    return None if columns is None else Schema.of(columns)
+def _schema(node: str, columns: Columns | None) -> Schema | None:
+    return None if columns is None else _declared(node, columns)
+
+
+def _declared(node: str, columns: Columns) -> Schema:
+    """The columns that a node was declared to give."""
+    try:
+        return Schema.of(columns)
+    except BadArgument as error:
+        what, got, allowed = (error.parameters[name] for name in ("what", "got", "allowed"))
+        raise WrongType(node=node, site=here(), what=what, got=got, allowed=allowed) from error
 
 
 def _slices(name: str, edges: list[Edge], parallelism: int | None) -> int:
     routes = [edge.route for edge in edges if edge.route is not None]
     if parallelism is not None:
-        if not 1 <= parallelism <= 32_767:
-            raise BadArgument(
-                where=f"node '{name}' ({here()})", what="parallelism", got=parallelism, allowed="1 to 32767"
-            )
+        if not isinstance(parallelism, int) or not 1 <= parallelism <= 32_767:
+            where = f"node '{name}' ({here()})"
+            raise BadArgument(where=where, what="parallelism", got=repr(parallelism), allowed="1 to 32767")
         return parallelism
     for route in routes:
         if isinstance(route, Shuffle) and route.weights:
             return len(route.weights)
     if any(isinstance(route, KeyBy) for route in routes):
         return SLICES
-    if routes and all(isinstance(route, ToOne) for route in routes):
+    if any(isinstance(r, ToOne) for r in routes) and all(isinstance(r, ToOne | Broadcast) for r in routes):
         return 1
     return INSTANCES if routes else 1
