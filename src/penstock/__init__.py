@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.connect.generator import Generator
     from penstock.connect.parquet import ParquetFiles as Parquet
     from penstock.operators.keyed import KeyedTable
-    from penstock.run import run, start
+    from penstock.launch import run, start
     from penstock.spark.options import RunOptions
 
 __version__ = "0.1.0"
@@ -51,8 +51,8 @@ _LAZY = {
     "KeyedTable": "penstock.operators.keyed:KeyedTable",
     "Parquet": "penstock.connect.parquet:ParquetFiles",
     "RunOptions": "penstock.spark.options:RunOptions",
-    "run": "penstock.run:run",
-    "start": "penstock.run:start",
+    "run": "penstock.launch:run",
+    "start": "penstock.launch:start",
 }
 
 

@@ -69,8 +69,8 @@ def _sending_tasks(log: Path) -> list[int]:
         if not path.is_file():
             continue
         for line in path.read_text().splitlines():
-            event = json.loads(line)
-            if event["Event"] == "SparkListenerTaskEnd":
+            if '"SparkListenerTaskEnd"' in line and line.endswith("}"):
+                event = json.loads(line)
                 metrics = event["Task Metrics"]
                 if metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]:
                     found.append(metrics["Executor CPU Time"])

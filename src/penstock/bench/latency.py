@@ -23,7 +23,7 @@ def run(settings: Settings) -> dict[str, float]:
     source = ps.Generator(lambda first, count: events(first, count, 100_000), schema=SCHEMA, rate=RATE)
     totals = top.source("events", source).key_by("key").process("totals", CountAndSum(), parallelism=8)
     totals.sink("table", ps.Parquet(str(settings.directory / "totals")))
-    with ps.start(top, directory=settings.directory / "run") as handle:
+    with ps.start(top, directory=settings.directory / "run", partitions=1) as handle:
         while not handle.progress():
             handle.poll(0.2)
         deadline = time.monotonic() + SECONDS

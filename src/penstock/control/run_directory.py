@@ -133,7 +133,8 @@ class RunDirectory:
             status = path.stat()
         except FileNotFoundError:
             raise RunDirectoryMismatch(
-                directory=self.path, what=f"has no version {version}", next_step="restore the file from a copy"
+                directory=self.path, what=f"has no version {version}",
+                next_step="restore the file from a copy",
             ) from None
         return _load(str(path), (status.st_ino, status.st_size, status.st_mtime_ns))
 
@@ -154,7 +155,7 @@ class RunDirectory:
     def append_progress(self, progress: Progress) -> None:
         """Add a line to the log; the older half of a long log is let go."""
         if self.progress_log.exists() and self.progress_log.stat().st_size > PROGRESS_BYTES:
-            os.replace(self.progress_log, self.path / "progress.before.jsonl")
+            self.progress_log.replace(self.path / "progress.before.jsonl")
         with open(self.progress_log, "a+b") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
             torn = file.read() not in (b"", b"\n")  # a crash left half a line: it must not spoil this one
@@ -220,7 +221,7 @@ def _load(path: str, identity: tuple[int, ...]) -> Program:
         )
     values: dict[str, Any] = cloudpickle.loads(body)
     for entry in values["search_path"]:
-        if entry not in sys.path and os.path.isdir(entry):
+        if entry not in sys.path and Path(entry).is_dir():
             sys.path.append(entry)
     program: Program = cloudpickle.loads(values["program"])
     return program

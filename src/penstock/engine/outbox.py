@@ -77,7 +77,7 @@ class Outbox:
         if edge.route is None:
             yield parcel(self.place, rows.height, encode(rows))
             return
-        ids = self._ids(target, edge, edge.route, rows)
+        ids = self._ids(target, edge.route, rows)
         if ids is None:
             payload = encode(rows)
             yield from (parcel(s, rows.height, payload) for s in range(target.parallelism))
@@ -90,7 +90,7 @@ class Outbox:
         ways = [e for e in target.inputs if e.input == edge.input]
         return self.origin if ways[0] == edge else f"{self.origin}|{ways.index(edge)}"
 
-    def _ids(self, target: Node, edge: Edge, route: Route, rows: pl.DataFrame) -> npt.NDArray[np.int32] | None:
+    def _ids(self, target: Node, route: Route, rows: pl.DataFrame) -> npt.NDArray[np.int32] | None:
         # Every slice of a node starts at position 0: without its name all would deal to the same slice first.
         start = self._position + zlib.crc32(self.origin.encode())
         try:

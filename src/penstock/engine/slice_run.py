@@ -98,7 +98,11 @@ class SliceRun:
         return flow.take()
 
     def _process(
-        self, batches: list[tuple[str, pl.DataFrame]], punctuation: int | None, shelf: Shelf, held: Held | None
+        self,
+        batches: list[tuple[str, pl.DataFrame]],
+        punctuation: int | None,
+        shelf: Shelf,
+        held: Held | None,
     ) -> tuple[Held, list[tuple[str, pl.DataFrame]]]:
         born = self.program.born.get(self.node.name, 0)
         with self._failures():

@@ -52,7 +52,7 @@ class Operator(ABC):
         """Take a batch of a named input; an operator with several inputs overrides this."""
         return self.process(batch, state, emit)
 
-    def on_punctuation(self, time: dt.datetime, state: Any, emit: Emit) -> Any:
+    def on_punctuation(self, time: dt.datetime, state: Any, emit: Emit) -> Any:  # noqa: B027 - may be left out
         """No event earlier than ``time`` will come. ``datetime.max``: the input has ended."""
 
     def export_state(self, state: Any) -> bytes | dict[str, bytes | None]:

@@ -158,7 +158,8 @@ def _missing(node: Node, error: ColumnNotFoundError, schema: Schema) -> MissingC
     text = str(error).strip().splitlines()[0]
     quoted = text.split('"')
     column = quoted[1] if len(quoted) > 2 else text.removeprefix("unable to find column ").split(";")[0]
-    return MissingColumn(node=node.name, site=node.site, column=column.strip("'\" "), columns=", ".join(schema))
+    column = column.strip("'\" ")
+    return MissingColumn(node=node.name, site=node.site, column=column, columns=", ".join(schema) or "none")
 
 
 def _process_schemas(

@@ -121,10 +121,12 @@ class ReferenceRun:
 
     def result(self) -> dict[str, pl.DataFrame]:
         """What each sink has got so far."""
-        columns = {name: self.program.input_schema(self.program.graph[name].inputs[0]) for name in self.program.sinks}
+        inputs = {name: self.program.graph[name].inputs[0] for name in self.program.sinks}
         return {
-            name: pl.concat([empty(schema), *self.outputs.get(name, [])], how="diagonal_relaxed")
-            for name, schema in columns.items()
+            name: pl.concat(
+                [empty(self.program.input_schema(edge)), *self.outputs.get(name, [])], how="diagonal_relaxed"
+            )
+            for name, edge in inputs.items()
         }
 
     def letters(self) -> pl.DataFrame:
@@ -182,8 +184,8 @@ class ReferenceRun:
             outbox = Outbox(name, number % 120, boundary)
             for batch in source.read(split, _rejecter(name, boundary)):
                 flow = Flow(self.program, boundary, self.counters)
-                if source.time is not None and (latest := batch.rows[source.time].cast(pl.Int64).max()) is not None:
-                    self.counters.saw(name, latest)
+                if source.time is not None and batch.rows[source.time].count():
+                    self.counters.saw(name, batch.rows[source.time].cast(pl.Int64).max())
                 flow.push(name, OUT, batch.rows)
                 parcels += outbox.add(flow.take(), batch.position)
             parcels += outbox.flush()

@@ -139,7 +139,7 @@ def _resolve(reference: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise BadArgument(
-            where="topology JSON", what=f"the reference {reference!r}", got=f"{type(error).__name__}: {error}",
-            allowed="a name that can be imported here",
+            where="topology JSON", what=f"the reference {reference!r}",
+            got=f"{type(error).__name__}: {error}", allowed="a name that can be imported here",
         ) from error
     return found

@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+import cloudpickle
+
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"penstock"}
 _INSTALLED = tuple(
-    os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _Seen = dict[int, tuple[Any, bytes]]
@@ -50,7 +52,7 @@ def _parts(value: Any, seen: _Seen) -> Iterator[bytes]:
         return
     if id(value) not in seen:
         seen[id(value)] = (value, b"itself")  # recursive functions and self-referring values
-        body = _digest((type(value).__qualname__.encode(), *_body(value, seen)))
+        body = _digest((type(value).__name__.encode(), *_body(value, seen)))
         seen[id(value)] = (value, body)
     yield seen[id(value)][1]
 
@@ -133,10 +135,10 @@ def _code(code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
 
 
 def _class(cls: type, seen: _Seen) -> Iterator[bytes]:
-    yield cls.__qualname__.encode()
     if _is_library(cls.__module__):
-        yield cls.__module__.encode()
+        yield f"{cls.__module__}.{cls.__qualname__}".encode()
         return
+    yield cls.__name__.encode()  # the longer name is lost when the class travels as code
     for base in cls.__bases__:
         yield from _parts(base, seen)
     for name, member in sorted(vars(cls).items()):

@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 
+def words(function: Any) -> str:
+    """A short name of a function, expression or object for people."""
+    name = getattr(function, "__qualname__", None) or getattr(
+        getattr(function, "function", None), "__qualname__", None
+    )
+    if name is None:
+        return type(function).__name__
+    return "λ" if "<lambda>" in name else str(name).rpartition("<locals>.")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """The root of the routes; an edge without one stays in the same worker."""
@@ -55,4 +65,4 @@ class PartitionBy(Route):
     function: Callable[[Any], Any]
 
     def describe(self) -> str:
-        return f"partition by {getattr(self.function, '__qualname__', 'function')}"
+        return f"partition by {words(self.function)}"

@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-_TOPOLOGIES = (os.path.join(_PACKAGE, "apps", ""), os.path.join(_PACKAGE, "bench", ""))
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+_TOPOLOGIES = tuple(f"{_PACKAGE}{folder}{os.sep}" for folder in ("apps", "bench"))
 """Penstock's own folders that hold topologies, written as a user writes them."""
 
 

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from penstock.topology.graph import OUT, Spec
+from penstock.topology.routes import words
 from penstock.topology.schema import Schema
-
-
-def words(function: Any) -> str:
-    """A short name of a function, expression or object for people."""
-    name = getattr(function, "__qualname__", None) or getattr(
-        getattr(function, "function", None), "__qualname__", None
-    )
-    if name is None:
-        return type(function).__name__
-    return "λ" if "<lambda>" in name else str(name).rpartition("<locals>.")[2]
 
 
 def _told(connector: Any) -> str:

@@ -122,6 +122,7 @@ class Stream:
     route: Route | None = None
 
     def edge(self, input_: str) -> Edge:
+        """The way from here to an input of the next node."""
         return Edge(self.node, self.out, input_, self.route)
 
     def output(self, name: str) -> Stream:
@@ -169,9 +170,8 @@ class Stream:
         on_error: OnError = "stop",
     ) -> Stream:
         """Make one row of each row: DataFrame in, DataFrame of as many rows out."""
-        return self._spread(parallelism).apply(
-            name, specs.MapSpec(function, _schema(name, returns)), parallelism=parallelism, on_error=on_error
-        )
+        spec = specs.MapSpec(function, _schema(name, returns))
+        return self._spread(parallelism).apply(name, spec, parallelism=parallelism, on_error=on_error)
 
     def flat_map(
         self,
@@ -183,9 +183,8 @@ class Stream:
         on_error: OnError = "stop",
     ) -> Stream:
         """Make any number of rows of each row: DataFrame in, DataFrame out."""
-        return self._spread(parallelism).apply(
-            name, specs.FlatMapSpec(function, _schema(name, returns)), parallelism=parallelism, on_error=on_error
-        )
+        spec = specs.FlatMapSpec(function, _schema(name, returns))
+        return self._spread(parallelism).apply(name, spec, parallelism=parallelism, on_error=on_error)
 
     def filter(
         self, name: str, keep: Any, *, parallelism: int | None = None, on_error: OnError = "stop"

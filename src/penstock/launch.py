@@ -23,6 +23,6 @@ def start(topology: Topology, **options: Any) -> Handle:
 
 def run(topology: Topology, **options: Any) -> None:
     """Run a topology with the live view until it ends or Ctrl-C is pressed."""
-    from penstock.cli.live import watch
+    from penstock.cli.running import run_topology
 
-    watch(start(topology, **options), topology.name)
+    run_topology(topology, **options)
