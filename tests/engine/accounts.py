@@ -19,7 +19,9 @@ TOTALS = {"account": int, "total": int}
 
 def batch(changes: list[tuple[int, int, bool]]) -> pl.DataFrame:
     """Changes as rows: account, amount, whether the account is closed afterwards."""
-    return pl.DataFrame(changes, schema={"account": pl.Int64, "amount": pl.Int64, "close": pl.Boolean}, orient="row")
+    return pl.DataFrame(
+        changes, schema={"account": pl.Int64, "amount": pl.Int64, "close": pl.Boolean}, orient="row"
+    )
 
 
 def expected(model: Model, changes: list[tuple[int, int, bool]]) -> Model:

@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from tests.engine.accounts import WAYS, Accounts, Model, batch, expected
 
 from penstock.engine import state_log
 from penstock.engine.slice_state import StateCache, open_state, save_state
@@ -20,7 +28,6 @@ from penstock.engine.state_log import Head
 from penstock.testing.engine import MemoryShelf
 from penstock.topology import specs
 from penstock.topology.graph import Node
-from tests.engine.accounts import WAYS, Accounts, Model, batch, expected
 
 KEY = ("run", "accounts", 3)
 changes = st.lists(st.tuples(st.integers(0, 11), st.integers(-5, 5), st.booleans()), max_size=6)
@@ -70,7 +77,9 @@ class StateStory(RuleBasedStateMachine):
             self.shelf = copy.deepcopy(self.committed)
 
     @rule(worker=workers, changes=changes, replayer=workers)
-    def epoch_that_is_run_again(self, worker: int, changes: list[tuple[int, int, bool]], replayer: int) -> None:
+    def epoch_that_is_run_again(
+        self, worker: int, changes: list[tuple[int, int, bool]], replayer: int
+    ) -> None:
         """The same epoch fails on one worker and is repeated, perhaps on another."""
         self.epoch(worker, changes, commits=False)
         self.epoch(replayer, changes, commits=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+from tests.plan.test_passes import Echo, rows
+from tests.topology import shop
 
 import penstock as ps
 from penstock.plan import explain, plan
-from tests.plan.test_passes import Echo, rows
-from tests.topology import shop
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -66,7 +66,9 @@ def test_a_broadcast_side_input_waits_for_no_more_hops_than_it_needs() -> None:
     top = ps.Topology("t")
     rules = rows(top, "rules")
     totals = rows(top).key_by("user").process("totals", Echo())
-    totals.key_by("user").process("checked", Echo(), also={"rules": rules.broadcast()}).sink("out", ps.Collect())
+    totals.key_by("user").process("checked", Echo(), also={"rules": rules.broadcast()}).sink(
+        "out", ps.Collect()
+    )
     assert depths(top) == {"rules": 0, "rows": 0, "totals": 1, "checked": 2, "out": 2}
 
 
@@ -98,7 +100,9 @@ def test_explain_tells_fused_unions_native_nodes_and_spare_hops() -> None:
     """Fused behind two sources, a node without state, a Spark DataFrame, one exchange more than needed."""
     top = ps.Topology("wide")
     one = top.source("one", ps.Generator(shop.make_orders, schema=shop.ORDERS, rows=10), rows_per_epoch=5)
-    two = top.source("two", ps.Generator(shop.make_orders, schema=shop.ORDERS, rows=10), bytes_per_epoch=1 << 20)
+    two = top.source(
+        "two", ps.Generator(shop.make_orders, schema=shop.ORDERS, rows=10), bytes_per_epoch=1 << 20
+    )
     both = one.union("both", two.map("euros", shop.in_euros))
     spread = both.map("spread", shop.in_euros, parallelism=4)
     spread.dataframe("sql", shop.in_euros, returns={"user": str}).sink("users", ps.Collect())

@@ -124,10 +124,13 @@ def test_partition_by_needs_a_function() -> None:
 
 def test_columns_are_found_by_running_functions_on_no_rows() -> None:
     program = planned(
-        lambda s: s.map("m", lambda df: df.select("user", twice=pl.col("amount") * 2))
-        .filter("f", pl.col("twice") > 1)
-        .flat_map("fm", lambda df: df.with_columns(n=pl.lit(1, pl.Int32)))
-        .key_by("n").process("p", Echo())  # fmt: skip
+        lambda s: (
+            s.map("m", lambda df: df.select("user", twice=pl.col("amount") * 2))
+            .filter("f", pl.col("twice") > 1)
+            .flat_map("fm", lambda df: df.with_columns(n=pl.lit(1, pl.Int32)))
+            .key_by("n")
+            .process("p", Echo())
+        )  # fmt: skip
     )
     two, three = {"user": str, "twice": float}, {"user": str, "twice": float, "n": "int32"}
     found = {name: schema for (name, _), schema in program.schemas.items()}
@@ -213,7 +216,9 @@ def test_a_column_of_a_type_that_cannot_travel_is_refused() -> None:
     assert (found["node"], found["got"]) == ("n", "'Null'")
 
 
-@pytest.mark.parametrize("keep", [lambda df: df["amount"] > df["amount"].max(), lambda df: [], lambda df: df["amount"].max() > 3])
+@pytest.mark.parametrize(
+    "keep", [lambda df: df["amount"] > df["amount"].max(), lambda df: [], lambda df: df["amount"].max() > 3]
+)
 def test_a_filter_that_cannot_tell_of_no_rows_is_taken(keep: Any) -> None:
     assert planned(lambda s: s.filter("n", keep)).schemas["n", "out"] == ps.Schema.of(COLUMNS)
 

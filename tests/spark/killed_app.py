@@ -10,7 +10,9 @@ from tests.spark.test_epochs import killed_topology
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    with ps.start(killed_topology(folder), directory=folder / "run", master="local[2]", until="finished") as handle:
+    with ps.start(
+        killed_topology(folder), directory=folder / "run", master="local[2]", until="finished"
+    ) as handle:
         said: set[int] = set()
         ended = False
         while not ended:

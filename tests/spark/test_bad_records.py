@@ -16,12 +16,16 @@ from tests.spark.topologies import ORDERS, Totals, make_orders
 pytestmark = pytest.mark.spark
 
 
-def test_lines_that_cannot_be_parsed_go_to_the_dead_letter_table(spark_run: Any, tmp_path: Path, same_rows: Any) -> None:
+def test_lines_that_cannot_be_parsed_go_to_the_dead_letter_table(
+    spark_run: Any, tmp_path: Path, same_rows: Any
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     good = [json.dumps({"user": f"u{i % 5}", "amount": i / 2}) for i in range(200)]
     bad = ['{"user": "u1", "amount": ', '{"user": "u2", "amount": "much"}', "not json"]
-    (folder / "a.jsonl").write_text("\n".join([*good[:50], bad[0], *good[50:120], bad[1], *good[120:], bad[2]]) + "\n")
+    (folder / "a.jsonl").write_text(
+        "\n".join([*good[:50], bad[0], *good[50:120], bad[1], *good[120:], bad[2]]) + "\n"
+    )
     top = ps.Topology("letters")
     lines = top.source("lines", ps.Files(folder, format="jsonl", schema=ORDERS))
     lines.key_by("user").process("totals", Totals()).sink("out", ps.Collect())
@@ -31,7 +35,8 @@ def test_lines_that_cannot_be_parsed_go_to_the_dead_letter_table(spark_run: Any,
         letters = pl.read_delta(str(handle.directory / "dead-letters"))
     assert sorted(letters["raw"].to_list()) == sorted(line.encode() for line in bad)
     assert set(letters["node"]) == {"lines"}
-    assert all(letters["reason"]) and all("a.jsonl" in place for place in letters["place"])
+    assert all(letters["reason"])
+    assert all("a.jsonl" in place for place in letters["place"])
     same_rows(spark_run.collected(top)["out"], testing.run(top)["out"])
 
 
@@ -62,7 +67,10 @@ class Fussy(Totals):
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["map", "process"])
 def test_an_exception_stops_the_topology_with_its_address_and_the_batch(keyed: bool, spark_run: Any) -> None:
-    with pytest.raises(ps.errors.OperatorFailed) as caught, spark_run.start(faulty("stop", keyed=keyed)) as handle:
+    with (
+        pytest.raises(ps.errors.OperatorFailed) as caught,
+        spark_run.start(faulty("stop", keyed=keyed)) as handle,
+    ):
         handle.wait()
     parameters = caught.value.parameters
     assert parameters["node"] == "odd"

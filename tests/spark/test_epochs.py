@@ -26,7 +26,9 @@ def delta(path: Path) -> pl.DataFrame:
 
 
 def test_an_epoch_that_is_run_again_changes_nothing(spark_run: Any, same_rows: Any, tmp_path: Path) -> None:
-    top = totals_topology(ps.Delta(str(tmp_path / "delta")), ps.Parquet(str(tmp_path / "parquet")), rows=5_000)
+    top = totals_topology(
+        ps.Delta(str(tmp_path / "delta")), ps.Parquet(str(tmp_path / "parquet")), rows=5_000
+    )
     with spark_run.start(top) as handle:
         handle.wait()
         last = handle.history()[-1].epoch
@@ -66,7 +68,9 @@ def test_a_directory_of_another_topology_is_refused(spark_run: Any) -> None:
     with spark_run.start(totals_topology(ps.Collect(), rows=100)) as handle:
         handle.wait()
     other = ps.Topology("other")
-    other.source("a", ps.Generator(make_orders, schema={"user": str, "amount": float}, rows=1)).sink("o", ps.Collect())
+    other.source("a", ps.Generator(make_orders, schema={"user": str, "amount": float}, rows=1)).sink(
+        "o", ps.Collect()
+    )
     with pytest.raises(ps.errors.RunDirectoryMismatch):
         spark_run.start(other)
 

@@ -90,7 +90,11 @@ class PerWindow(ps.Operator):
             state[key] = state.get(key, 0) + 1
 
     def on_punctuation(self, time: Any, state: dict[str, int], emit: Any) -> None:
-        emit(pl.DataFrame({"key": list(state), "events": list(state.values())}, schema={"key": str, "events": int}))
+        emit(
+            pl.DataFrame(
+                {"key": list(state), "events": list(state.values())}, schema={"key": str, "events": int}
+            )
+        )
         state.clear()
 
 
@@ -109,7 +113,10 @@ def one_flat_map(top: ps.Topology) -> ps.Stream:
 def per_event_functions(top: ps.Topology) -> ps.Stream:
     rows = source(top, rows=400, per_epoch=150)
     kept = rows.filter("some", ps.per_event(lambda event: event["n"] % 3 == 0))
-    named = kept.map("named", ps.per_event(lambda e: {"label": f"{e['key']}!", "n": e["n"]}, returns={"label": str, "n": int}))
+    named = kept.map(
+        "named",
+        ps.per_event(lambda e: {"label": f"{e['key']}!", "n": e["n"]}, returns={"label": str, "n": int}),
+    )
     return named.flat_map("twice", ps.per_event(lambda e: [e, e], returns={"label": str, "n": int}))
 
 
@@ -178,8 +185,23 @@ def windows(top: ps.Topology) -> ps.Stream:
 
 
 CASES: list[Callable[[ps.Topology], ps.Stream]] = [
-    one_map, one_filter, one_flat_map, per_event_functions, a_union, keyed, keyed_by_two, two_hops,
-    union_of_depths, shuffled, weighted, broadcasted, to_one, partitioned, spread_map, several_inputs, windows,
+    one_map,
+    one_filter,
+    one_flat_map,
+    per_event_functions,
+    a_union,
+    keyed,
+    keyed_by_two,
+    two_hops,
+    union_of_depths,
+    shuffled,
+    weighted,
+    broadcasted,
+    to_one,
+    partitioned,
+    spread_map,
+    several_inputs,
+    windows,
 ]
 
 

@@ -51,12 +51,7 @@ def test_a_change_of_logic_has_an_exact_first_epoch_and_loses_nothing(spark_run:
         versions = {p.epoch: p.version for p in handle.history()}
     assert 2 < first < 24
     assert all(version == (1 if epoch < first else 2) for epoch, version in versions.items())
-    out = pl.concat(
-        [
-            frame.with_columns(epoch=pl.lit(epoch))
-            for epoch, frame in epochs_of(spark_run, "out")
-        ]
-    )
+    out = pl.concat([frame.with_columns(epoch=pl.lit(epoch)) for epoch, frame in epochs_of(spark_run, "out")])
     logic = dict(out.group_by("epoch").agg(pl.col("logic").unique()).iter_rows())
     assert all(seen == ([1] if epoch < first else [2]) for epoch, seen in logic.items())
     assert out.group_by("user").agg(pl.col("orders").max())["orders"].sum() == 24_000
@@ -101,9 +96,15 @@ def test_a_replayed_epoch_runs_the_logic_it_ran_before(spark_run: Any) -> None:
 
 def test_a_change_that_the_fabric_cannot_take_is_refused_with_the_reason(spark_run: Any) -> None:
     deeper = ps.Topology("stamped")
-    orders = deeper.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=24_000), rows_per_epoch=1_000)
+    orders = deeper.source(
+        "orders", ps.Generator(make_orders, schema=ORDERS, rows=24_000), rows_per_epoch=1_000
+    )
     totals = orders.key_by("user").process("totals", Stamped(1))
-    again = totals.map("a", lambda df: df.select("user", amount="total")).key_by("user").process("again", Totals())
+    again = (
+        totals.map("a", lambda df: df.select("user", amount="total"))
+        .key_by("user")
+        .process("again", Totals())
+    )
     again.sink("out", ps.Collect())
     with spark_run.start(stamped(1)) as handle, pytest.raises(ps.errors.BadChange) as caught:
         handle.change(deeper)
@@ -129,4 +130,5 @@ def test_the_rate_is_changed_while_it_runs(spark_run: Any) -> None:
         handle.wait()
         events = {p.epoch: p.events for p in handle.history()}
     assert all(count == 1_000 for epoch, count in events.items() if epoch < first)
-    assert events[first] > 1_000 and sum(events.values()) == 12_000
+    assert events[first] > 1_000
+    assert sum(events.values()) == 12_000

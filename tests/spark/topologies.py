@@ -35,7 +35,9 @@ class Totals(ps.Operator):
 def totals_topology(*sinks: Any, rows: int, rows_per_epoch: int = 1_000, factor: float = 1.0) -> ps.Topology:
     """Orders → totals per user → each of the sinks, named by its kind."""
     top = ps.Topology("totals")
-    orders = top.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=rows), rows_per_epoch=rows_per_epoch)
+    orders = top.source(
+        "orders", ps.Generator(make_orders, schema=ORDERS, rows=rows), rows_per_epoch=rows_per_epoch
+    )
     priced = orders.map("priced", lambda df: df.with_columns(pl.col("amount") * factor))
     totals = priced.key_by("user").process("totals", Totals())
     for sink in sinks:

@@ -13,11 +13,18 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+from tests.topology import shop
 
 import penstock as ps
-from penstock.errors import BadArgument, BadNodeName, CyclicTopology, DuplicateNodeName, UnknownNode, UnknownOutput
+from penstock.errors import (
+    BadArgument,
+    BadNodeName,
+    CyclicTopology,
+    DuplicateNodeName,
+    UnknownNode,
+    UnknownOutput,
+)
 from penstock.topology.codec import decode, encode
-from tests.topology import shop
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,7 +42,9 @@ def every_connector() -> ps.Topology:
     """All sources and sinks that ship, with arguments of many types."""
     top = ps.Topology("connectors")
     rows = top.source("made", ps.Generator(shop.make_orders, schema=shop.ORDERS, rate=5.0, lateness="3s"))
-    files = top.source("files", ps.Files("in/*.jsonl", format="jsonl", schema={"at": dt.datetime, "n": int}, time="at"))
+    files = top.source(
+        "files", ps.Files("in/*.jsonl", format="jsonl", schema={"at": dt.datetime, "n": int}, time="at")
+    )
     rows.sink("delta", ps.Delta("out/a", partition_by=("user",)))
     rows.sink("parquet", ps.Parquet("out/b"))
     rows.sink("console", ps.Console(limit=3))
@@ -57,9 +66,9 @@ def with_code_of_its_own(factor: float) -> ps.Topology:
     scaled = rows.filter("some", pl.col("amount") > 1).map(
         "scaled", lambda df: df.with_columns(amount=df["amount"] * factor)
     )
-    scaled.partition_by(lambda df: (df["amount"] % 2).cast(int)).process("local", Local(), parallelism=2).sink(
-        "out", ps.Collect()
-    )
+    scaled.partition_by(lambda df: (df["amount"] % 2).cast(int)).process(
+        "local", Local(), parallelism=2
+    ).sink("out", ps.Collect())
     return top
 
 
@@ -133,7 +142,14 @@ def test_a_value_comes_back_with_its_type(value: Any) -> None:
 def node(name: str, *upstream: str, output: str = "out") -> dict[str, Any]:
     inputs = [{"upstream": u, "output": output, "input": "in", "route": None} for u in upstream]
     spec = {"$type": "penstock.topology.specs:UnionSpec"}
-    return {"name": name, "spec": spec, "inputs": inputs, "parallelism": 1, "on_error": "stop", "site": ["f.py", 3]}
+    return {
+        "name": name,
+        "spec": spec,
+        "inputs": inputs,
+        "parallelism": 1,
+        "on_error": "stop",
+        "site": ["f.py", 3],
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import polars as pl
+from tests.topology import shop
 
 import penstock as ps
 from penstock.topology import specs
 from penstock.topology.routes import words
-from tests.topology import shop
 
 GOLDENS = Path(__file__).parent / "goldens" / "shop"
 """What tests/topology/shop.py looks like; read each change of these files as a user would."""
@@ -59,7 +59,9 @@ def variant(**changes: object) -> ps.Topology:
     if changes.get("kind") == "flat_map":
         node = rows.flat_map("step", shop.in_euros)
     else:
-        node = rows.map("step", changes.get("function", shop.in_euros), on_error=changes.get("on_error", "stop"))  # type: ignore[arg-type]
+        node = rows.map(
+            "step", changes.get("function", shop.in_euros), on_error=changes.get("on_error", "stop")
+        )  # type: ignore[arg-type]
     keyed = node.partition_by(changes.get("by", lambda df: df["amount"] % 2))  # type: ignore[arg-type]
     keyed = node.key_by(str(changes["key"])) if "key" in changes else keyed
     totals = keyed.process("totals", shop.Totals(), parallelism=changes.get("parallelism", 5))  # type: ignore[arg-type]

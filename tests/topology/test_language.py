@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.topology import shop
 
 import penstock as ps
 from penstock.errors import (
@@ -24,7 +25,6 @@ from penstock.errors import (
 from penstock.topology import specs
 from penstock.topology.graph import Edge, Graph, Node
 from penstock.topology.routes import Broadcast, KeyBy, PartitionBy, Shuffle, ToOne
-from tests.topology import shop
 
 
 def orders(top: ps.Topology, name: str = "orders") -> ps.Stream:
@@ -72,7 +72,11 @@ def test_a_node_knows_the_line_that_declared_it() -> None:
     site = top.graph["m"].site
     assert site.file == __file__
     assert str(site).startswith("test_language.py:")
-    assert site.line == top.graph["m"].site.line > test_a_node_knows_the_line_that_declared_it.__code__.co_firstlineno
+    assert (
+        site.line
+        == top.graph["m"].site.line
+        > test_a_node_knows_the_line_that_declared_it.__code__.co_firstlineno
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +204,9 @@ def test_a_stream_of_another_topology_is_refused(way: str) -> None:
             here.union("n", there)
     assert caught.value.condition == "FOREIGN_STREAM"
     assert {k: caught.value.parameters[k] for k in ("node", "other", "topology")} == {
-        "node": "n", "other": "other", "topology": "mine",
+        "node": "n",
+        "other": "other",
+        "topology": "mine",
     }
     assert caught.value.parameters["site"].file == __file__
 

@@ -22,7 +22,9 @@ def test_importing_penstock_and_building_a_topology_takes_nothing_heavy() -> Non
         f"found = [name for name in {HEAVY} if name in sys.modules]\n"
         "assert not found, found\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -36,8 +38,17 @@ def test_public_names_are_sorted_and_each_is_there() -> None:
 def test_every_public_name_is_documented(name: str) -> None:
     public = getattr(ps, name)
     assert (public.__doc__ or "").strip()
-    own = [m for m in vars(public).values() if callable(m) and getattr(m, "__name__", "_")[0] != "_"] if isinstance(public, type) else []
-    inherited = {n for base in getattr(public, "__mro__", ())[1:] for n, m in vars(base).items() if getattr(m, "__doc__", None)}
+    own = (
+        [m for m in vars(public).values() if callable(m) and getattr(m, "__name__", "_")[0] != "_"]
+        if isinstance(public, type)
+        else []
+    )
+    inherited = {
+        n
+        for base in getattr(public, "__mro__", ())[1:]
+        for n, m in vars(base).items()
+        if getattr(m, "__doc__", None)
+    }
     missing = [m.__name__ for m in own if not m.__doc__ and m.__name__ not in inherited]
     assert not missing
 

@@ -62,13 +62,14 @@ def topology(
 ) -> ps.Topology:
     """The topology: one source, a filter, two keyed nodes, two tables."""
     top = ps.Topology("shop")
-    clicks = top.source("clicks", ps.Generator(make_clicks, schema=CLICKS, rows=rows, rate=rate))
+    source = ps.Generator(make_clicks, schema=CLICKS, rows=rows, rate=rate)
+    clicks = top.source("clicks", source, rows_per_epoch=rate)
     orders = clicks.filter("orders", pl.col("action") == "order")
-    scored = orders.key_by("customer").process("customers", Customers())
+    scored = orders.key_by("customer").process("customers", Customers(), parallelism=24)
     scored.filter("unusual-orders", pl.col("score") >= UNUSUAL).sink(
         "unusual", ps.Delta(f"{directory}/unusual")
     )
-    totals = scored.key_by("region").process("regions", Regions())
+    totals = scored.key_by("region").process("regions", Regions(), parallelism=24)
     totals.sink("totals", ps.Delta(f"{directory}/regions"))
     return top
 

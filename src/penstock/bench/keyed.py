@@ -55,7 +55,10 @@ def _transform_with_state_per_key(settings: Settings) -> float:
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", BASELINE_ROWS).load()
     keyed = source.selectExpr(f"pmod(hash(value), {KEYS}) AS key", "value % 1024 AS value")
     totals = keyed.groupBy("key").transformWithState(
-        PerKey(), outputStructType="key BIGINT, events BIGINT, total BIGINT", outputMode="append", timeMode="None"
+        PerKey(),
+        outputStructType="key BIGINT, events BIGINT, total BIGINT",
+        outputMode="append",
+        timeMode="None",
     )
     query = (
         totals.writeStream.format("noop")
@@ -68,4 +71,4 @@ def _transform_with_state_per_key(settings: Settings) -> float:
         spans = [p["durationMs"]["triggerExecution"] / 1000 for p in query.recentProgress[1:BASELINE_EPOCHS]]
     finally:
         query.stop()
-    return BASELINE_ROWS * len(spans) / sum(spans)
+    return float(BASELINE_ROWS * len(spans) / sum(spans))

@@ -78,7 +78,8 @@ def require_applicable(plan: ChangePlan, *, allow_state_loss: bool) -> None:
     """Raise BadChange unless the plan can be applied to the running topology."""
     if plan.refused is not None:
         raise BadChange(
-            topology=plan.program.graph.name, reason=plan.refused,
+            topology=plan.program.graph.name,
+            reason=plan.refused,
             next_step="stop it and start the new topology in another directory",
         )
     unasked = [(name, why) for name, why in plan.lost if name not in plan.removed]

@@ -77,7 +77,8 @@ class RunDirectory:
         if not card.exists():
             if self.checkpoint.exists():
                 raise RunDirectoryMismatch(
-                    directory=self.path, what="has a checkpoint but no run.json",
+                    directory=self.path,
+                    what="has a checkpoint but no run.json",
                     next_step="restore run.json, or choose another place with --dir",
                 )
             values = {"format": FORMAT, "topology": topology, "run_id": uuid.uuid4().hex}
@@ -85,7 +86,8 @@ class RunDirectory:
         values = _read_card(card)
         if values["topology"] != topology:
             raise RunDirectoryMismatch(
-                directory=self.path, what=f"belongs to topology '{values['topology']}', not '{topology}'",
+                directory=self.path,
+                what=f"belongs to topology '{values['topology']}', not '{topology}'",
                 next_step="choose another place with --dir",
             )
         return str(values["run_id"])
@@ -133,7 +135,8 @@ class RunDirectory:
             status = path.stat()
         except FileNotFoundError:
             raise RunDirectoryMismatch(
-                directory=self.path, what=f"has no version {version}",
+                directory=self.path,
+                what=f"has no version {version}",
                 next_step="restore the file from a copy",
             ) from None
         return _load(str(path), (status.st_ino, status.st_size, status.st_mtime_ns))
@@ -203,7 +206,8 @@ def _read_card(card: Path) -> dict[str, Any]:
         known = False
     if not known:
         raise RunDirectoryMismatch(
-            directory=card.parent, what=f"has a run.json that this version (format {FORMAT}) cannot read",
+            directory=card.parent,
+            what=f"has a run.json that this version (format {FORMAT}) cannot read",
             next_step="restore run.json, or choose another place with --dir",
         )
     return values
@@ -216,7 +220,8 @@ def _load(path: str, identity: tuple[int, ...]) -> Program:
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest:
         raise RunDirectoryMismatch(
-            directory=path, what="is damaged: its digest does not fit",
+            directory=path,
+            what="is damaged: its digest does not fit",
             next_step="restore the file from a copy, or make this version again by changing the topology",
         )
     values: dict[str, Any] = cloudpickle.loads(body)

@@ -74,15 +74,17 @@ class Containers(Way):
 
     def restore(self, shelf: Shelf, head: Head) -> Any:
         state = self.operator.init_state()
-        stamp, base = read_base(shelf, head)
+        base, *deltas = _blobs(shelf, head)
         _begin(state, _unpacked(base))
+        for delta in deltas:
+            _apply(state, delta)
         self._logged = dict(_parts(state))
-        return self.catch_up(state, shelf, head, stamp, head.first_delta)
+        return state
 
     def catch_up(self, state: Any, shelf: Shelf, head: Head, stamp: int, first: int) -> Any:
         if first < head.first_delta:
             raise LookupError("the state is older than the base")
-        for delta in read_deltas(shelf, head, stamp, first):
+        for delta in list(read_deltas(shelf, head, stamp, first)):  # all are checked before one is applied
             _apply(state, delta)
         return state
 
@@ -90,9 +92,9 @@ class Containers(Way):
         """The rows of each container as it was (see ``KeyedTable.frame``)."""
         from penstock.operators.keyed import KeyedTable
 
-        stamp, base = read_base(shelf, head)
+        base, *deltas = _blobs(shelf, head)
         tables = {name: KeyedTable.restored(part) for name, part in _unpacked(base).items()}
-        for delta in read_deltas(shelf, head, stamp, head.first_delta):
+        for delta in deltas:
             for name, part in _unpacked(delta).items():
                 tables[name].apply(part)
         frames = {name: table.frame() for name, table in tables.items()}
@@ -215,6 +217,7 @@ def _apply(state: Any, blob: bytes) -> None:
 
 
 def _blobs(shelf: Shelf, head: Head) -> list[bytes]:
+    """The base and the deltas, checked to be one history: damaged bytes must not reach a decoder."""
     stamp, base = read_base(shelf, head)
     return [base, *read_deltas(shelf, head, stamp, head.first_delta)]
 

@@ -24,6 +24,7 @@ from penstock.operators.operator import Operator
 from penstock.plan.program import Program
 from penstock.topology import specs
 from penstock.topology.graph import Node
+from penstock.topology.schema import Schema
 
 BATCH_ROWS = 1 << 20
 
@@ -48,6 +49,9 @@ class Emitter:
 
     def __call__(self, rows: pl.DataFrame) -> None:
         self.to("out", rows)
+
+    def columns(self, output: str = "out") -> Schema:
+        return self._program.schemas[self._node.name, output]
 
     def to(self, output: str, rows: pl.DataFrame) -> None:
         schema = self._program.schemas.get((self._node.name, output))

@@ -89,7 +89,7 @@ def _caught_up(held: Held, shelf: Shelf, head: Head) -> Held | None:
         return None
     try:
         state = held.way.catch_up(held.state, shelf, head, held.head.stamp, held.head.following)
-    except LookupError:  # half caught up perhaps: the caller lets it go
+    except LookupError:
         return None
     return Held(head, held.logic, held.way, state)
 

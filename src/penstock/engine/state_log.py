@@ -63,8 +63,17 @@ class Head:
 
     def pack(self) -> bytes:
         return _HEAD.pack(
-            _FORMAT, self.stamp, self.born, self.layout, self.way, self.base, self.base_values,
-            self.base_bytes, self.deltas, self.delta_bytes, self.following,
+            _FORMAT,
+            self.stamp,
+            self.born,
+            self.layout,
+            self.way,
+            self.base,
+            self.base_values,
+            self.base_bytes,
+            self.deltas,
+            self.delta_bytes,
+            self.following,
         )
 
     @classmethod
@@ -113,8 +122,14 @@ def write_base(shelf: Shelf, head: Head, base: bytes) -> Head:
         shelf.drop(number)
     following = head.following + len(pieces)
     return replace(
-        head, stamp=next_stamp(head.stamp, base), base=head.following, base_values=len(pieces),
-        base_bytes=len(base), deltas=0, delta_bytes=0, following=following,
+        head,
+        stamp=next_stamp(head.stamp, base),
+        base=head.following,
+        base_values=len(pieces),
+        base_bytes=len(base),
+        deltas=0,
+        delta_bytes=0,
+        following=following,
     )
 
 
@@ -122,8 +137,11 @@ def write_delta(shelf: Shelf, head: Head, delta: bytes) -> Head:
     """Append what changed."""
     shelf.put(head.following, _STAMP.pack(head.stamp) + delta)
     return replace(
-        head, stamp=next_stamp(head.stamp, delta), deltas=head.deltas + 1,
-        delta_bytes=head.delta_bytes + len(delta), following=head.following + 1,
+        head,
+        stamp=next_stamp(head.stamp, delta),
+        deltas=head.deltas + 1,
+        delta_bytes=head.delta_bytes + len(delta),
+        following=head.following + 1,
     )
 
 

@@ -44,7 +44,10 @@ def require_columns(node: Node, columns: Iterable[str], schema: Schema) -> None:
             )
         if schema[column].startswith(_UNHASHABLE):
             raise WrongType(
-                node=node.name, site=node.site, what=f"key column '{column}'", got=schema[column],
+                node=node.name,
+                site=node.site,
+                what=f"key column '{column}'",
+                got=schema[column],
                 allowed="a column with single values",
             )
 
@@ -52,7 +55,10 @@ def require_columns(node: Node, columns: Iterable[str], schema: Schema) -> None:
 def _source_schema(node: Node, source: Any) -> Schema:
     if not hasattr(source, "planner") or not hasattr(source, "schema"):
         raise WrongType(
-            node=node.name, site=node.site, what="the source", got=type(source).__name__,
+            node=node.name,
+            site=node.site,
+            what="the source",
+            got=type(source).__name__,
             allowed="a penstock.connect.source.Source such as ps.Files or ps.Generator",
         )
     schema = Schema.of(source.schema)
@@ -60,7 +66,10 @@ def _source_schema(node: Node, source: Any) -> Schema:
         require_columns(node, [source.time], schema)
         if schema[source.time] != "timestamp":
             raise WrongType(
-                node=node.name, site=node.site, what=f"time column '{source.time}'", got=schema[source.time],
+                node=node.name,
+                site=node.site,
+                what=f"time column '{source.time}'",
+                got=schema[source.time],
                 allowed="timestamp",
             )
     return schema
@@ -78,8 +87,11 @@ def _stateless_schema(node: Node, schema: Schema) -> Schema:
         return schema
     if isinstance(node.spec, specs.MapSpec | specs.FlatMapSpec) and not callable(function):
         raise WrongType(
-            node=node.name, site=node.site, what=f"the function of {node.spec.kind}",
-            got=type(function).__name__, allowed="a function from a DataFrame to a DataFrame",
+            node=node.name,
+            site=node.site,
+            what=f"the function of {node.spec.kind}",
+            got=type(function).__name__,
+            allowed="a function from a DataFrame to a DataFrame",
         )
     return _schema_of(node, _on_nothing(node, schema))
 
@@ -105,7 +117,10 @@ def _check_filter(node: Node, keep: Any, schema: Schema) -> None:
 
 def _wrong_filter(node: Node, got: str) -> WrongType:
     return WrongType(
-        node=node.name, site=node.site, what="what filter keeps rows by", got=got,
+        node=node.name,
+        site=node.site,
+        what="what filter keeps rows by",
+        got=got,
         allowed="a Polars expression, or a function from a DataFrame to booleans",
     )
 
@@ -113,7 +128,10 @@ def _wrong_filter(node: Node, got: str) -> WrongType:
 def _check_sink(node: Node, sink: Any) -> None:
     if not all(hasattr(sink, method) for method in ("open", "commit", "describe")):
         raise WrongType(
-            node=node.name, site=node.site, what="the sink", got=type(sink).__name__,
+            node=node.name,
+            site=node.site,
+            what="the sink",
+            got=type(sink).__name__,
             allowed="a penstock.connect.sink.Sink such as ps.Delta or ps.Collect",
         )
 
@@ -123,7 +141,10 @@ def _schema_of(node: Node, rows: pl.DataFrame) -> Schema:
         return of_frame(rows)
     except BadArgument as error:
         raise WrongType(
-            node=node.name, site=node.site, what=f"a column of ({rows.schema})", got=error.parameters["got"],
+            node=node.name,
+            site=node.site,
+            what=f"a column of ({rows.schema})",
+            got=error.parameters["got"],
             allowed=error.parameters["allowed"] + "; or declare it with returns={…}",
         ) from error
 
@@ -148,8 +169,11 @@ def _on_nothing(node: Node, schema: Schema) -> pl.DataFrame:
         raise SchemaUnknown(node=node.name, site=node.site, because=because) from error
     if not isinstance(made, pl.DataFrame):
         raise WrongType(
-            node=node.name, site=node.site, what=f"what the function of {node.spec.kind} gives",
-            got=type(made).__name__, allowed="a polars.DataFrame",
+            node=node.name,
+            site=node.site,
+            what=f"what the function of {node.spec.kind} gives",
+            got=type(made).__name__,
+            allowed="a polars.DataFrame",
         )
     return made
 
@@ -162,21 +186,24 @@ def _missing(node: Node, error: ColumnNotFoundError, schema: Schema) -> MissingC
     return MissingColumn(node=node.name, site=node.site, column=column, columns=", ".join(schema) or "none")
 
 
-def _process_schemas(
-    node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema]
-) -> dict[str, Schema]:
+def _process_schemas(node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema]) -> dict[str, Schema]:
     if not isinstance(spec.operator, Operator):
         raise WrongType(
-            node=node.name, site=node.site, what="the operator of process", got=type(spec.operator).__name__,
+            node=node.name,
+            site=node.site,
+            what="the operator of process",
+            got=type(spec.operator).__name__,
             allowed="an instance of a subclass of penstock.Operator",
         )
-    named = dict(spec.outputs)
-    if spec.returns is not None:
-        return {OUT: spec.returns, **named}
-    return {OUT: _schema_of_emissions(node, spec, inputs), **named}
+    declared = {output: schema for output, schema in ((OUT, spec.returns), *spec.outputs) if schema}
+    missing = [output for output in spec.output_names() if output not in declared]
+    return {**declared, **_schemas_of_emissions(node, spec, inputs, missing)} if missing else declared
 
 
-def _schema_of_emissions(node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema]) -> Schema:
+def _schemas_of_emissions(
+    node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, Schema], outputs: Iterable[str]
+) -> dict[str, Schema]:
+    """The columns of outputs that declare none, by what the operator emits there when it gets no rows."""
     seen, schema = _Seen(), Schema()
     try:
         state = spec.operator.init_state()
@@ -190,18 +217,25 @@ def _schema_of_emissions(node: Node, spec: specs.ProcessSpec, inputs: Mapping[st
     except Exception as error:
         because = f": on no rows it raises {type(error).__name__}: {error}"
         raise SchemaUnknown(node=node.name, site=node.site, because=because) from error
-    if seen.rows is None:
-        raise SchemaUnknown(node=node.name, site=node.site, because=": it emits nothing then")
-    return _schema_of(node, seen.rows)
+    for output in outputs:
+        if output not in seen.rows:
+            raise SchemaUnknown(
+                node=node.name, site=node.site, because=f": it emits nothing on '{output}' then"
+            )
+    return {output: _schema_of(node, seen.rows[output]) for output in outputs}
 
 
 class _Seen:
     """An emitter that only looks at the columns."""
 
-    rows: pl.DataFrame | None = None
+    def __init__(self) -> None:
+        self.rows: dict[str, pl.DataFrame] = {}
 
     def __call__(self, rows: pl.DataFrame) -> None:
-        self.rows = rows
+        self.rows[OUT] = rows
 
     def to(self, output: str, rows: pl.DataFrame) -> None:
-        """Named outputs declare their columns."""
+        self.rows[output] = rows
+
+    def columns(self, output: str = OUT) -> Schema:
+        return Schema()

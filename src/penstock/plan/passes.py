@@ -54,8 +54,11 @@ def infer_schemas(draft: Draft) -> Draft:
                 require_columns(node, edge.route.columns, got)
             if inputs.setdefault(edge.input, got) != got:
                 raise SchemaMismatch(
-                    node=node.name, site=node.site, what="the streams that meet here have different columns",
-                    expected=inputs[edge.input], got=got,
+                    node=node.name,
+                    site=node.site,
+                    what="the streams that meet here have different columns",
+                    expected=inputs[edge.input],
+                    got=got,
                 )
         for output, schema in output_schemas(node, inputs).items():
             schemas[node.name, output] = schema
@@ -86,14 +89,21 @@ def check_addresses(draft: Draft) -> Draft:
         other = taken.setdefault(address(node.name, 0), node.name)
         if other != node.name:
             raise BadArgument(
-                where=f"node '{node.name}' ({node.site})", what="the name",
-                got=f"one whose hash is that of '{other}'", allowed="another name",
+                where=f"node '{node.name}' ({node.site})",
+                what="the name",
+                got=f"one whose hash is that of '{other}'",
+                allowed="another name",
             )
     return draft
 
 
 PASSES: tuple[Callable[[Draft], Draft], ...] = (
-    check_ends, check_routes, infer_schemas, ship, place_hops, check_addresses,
+    check_ends,
+    check_routes,
+    infer_schemas,
+    ship,
+    place_hops,
+    check_addresses,
 )
 
 
@@ -111,29 +121,40 @@ def _check_node_routes(node: Node) -> None:
     where = f"node '{node.name}' ({node.site})"
     if isinstance(node.spec, specs.ProcessSpec) and not all(routes):
         raise BadArgument(
-            where=where, what="an input of process", got="a stream without routing",
+            where=where,
+            what="an input of process",
+            got="a stream without routing",
             allowed="key_by(…), shuffle(), broadcast(), to_one() or partition_by(…) before process",
         )
     if node.routed and not all(routes):
         raise BadArgument(
-            where=where, what="the inputs", got="some with and some without routing",
+            where=where,
+            what="the inputs",
+            got="some with and some without routing",
             allowed="routing on all of them or on none",
         )
     if node.routed and isinstance(node.spec, specs.DataFrameSpec | specs.SinkSpec):
         raise BadArgument(
-            where=where, what=f"the input of {node.spec.kind}", got="a routed stream",
+            where=where,
+            what=f"the input of {node.spec.kind}",
+            got="a routed stream",
             allowed="a stream without routing: Spark and sinks place rows themselves",
         )
     for route in routes:
         if isinstance(route, Shuffle) and route.weights and len(route.weights) != node.parallelism:
             raise BadArgument(
-                where=where, what="the number of weights", got=len(route.weights),
+                where=where,
+                what="the number of weights",
+                got=len(route.weights),
                 allowed=f"one per slice ({node.parallelism})",
             )
         if isinstance(route, PartitionBy) and not callable(route.function):
             raise WrongType(
-                node=node.name, site=node.site, what="the argument of partition_by",
-                got=type(route.function).__name__, allowed="a function",
+                node=node.name,
+                site=node.site,
+                what="the argument of partition_by",
+                got=type(route.function).__name__,
+                allowed="a function",
             )
 
 
@@ -141,7 +162,8 @@ def _check_inputs(node: Node) -> None:
     is_source = isinstance(node.spec, specs.SourceSpec)
     if is_source == any(edge.input == IN for edge in node.inputs):
         raise BadArgument(
-            where=f"node '{node.name}' ({node.site})", what=f"the inputs of {node.spec.kind}",
+            where=f"node '{node.name}' ({node.site})",
+            what=f"the inputs of {node.spec.kind}",
             got=", ".join(edge.describe() for edge in node.inputs) or "none",
             allowed="none" if is_source else "a stream to work on",
         )

@@ -28,7 +28,7 @@ from penstock.spark.tasks import failures_recorded, letters_frame
 from penstock.topology.graph import Node
 from penstock.topology.routes import Broadcast
 
-CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", 2 << 30))
+CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
 _CACHE = StateCache(CACHE_BYTES)
 """Decoded states of the slices this worker served; workers are used again from epoch to epoch."""
 _FrameRow = Row(*ARROW_SCHEMA.names)
@@ -78,7 +78,9 @@ class Hop(StatefulProcessor):
         parcels = [*outbox.add(departures, 0), *outbox.flush()]
         yield from to_rows(stamper.frames(parcels))
         yield from to_rows(letters_frame(boundary, stamper, head.slice))
-        yield from to_rows([stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())])
+        yield from to_rows(
+            [stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())]
+        )
 
     def _arrival(self, program: Program, row: Row) -> Arrival:
         payload = row.payload

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
-from pyspark.taskcontext import TaskContext
 
 from penstock.connect.source import END_OF_TIME, BadRecord, Limit, Offset, SourcePlanner, Split
 from penstock.control.run_directory import RunDirectory
@@ -30,7 +29,7 @@ from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
 from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
-from penstock.spark.tasks import failures_recorded, letters_frame
+from penstock.spark.tasks import epoch_of_task, failures_recorded, letters_frame
 from penstock.topology.graph import OUT
 
 FORMAT = "penstock"
@@ -49,7 +48,9 @@ class Fabric(DataSource):
         return DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return IntakeReader(self.options["directory"], int(self.options["tasks"]), int(self.options["partitions"]))
+        return IntakeReader(
+            self.options["directory"], int(self.options["tasks"]), int(self.options["partitions"])
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> OutletWriter:
         return OutletWriter(self.options["directory"], self.options["run_id"])
@@ -58,7 +59,9 @@ class Fabric(DataSource):
 class IntakePartition(InputPartition):
     """What one task reads: splits of sources; the first task also keeps the clock."""
 
-    def __init__(self, number: int, version: int, splits: list[tuple[str, dict[str, Any]]], clock: Any) -> None:
+    def __init__(
+        self, number: int, version: int, splits: list[tuple[str, dict[str, Any]]], clock: Any
+    ) -> None:
         super().__init__(number)
         self.number = number
         self.version = version
@@ -162,7 +165,7 @@ class IntakeTask:
     """Reads splits, runs what is fused behind their sources, and sends frames."""
 
     def __init__(self, directory: RunDirectory, partitions: int, partition: IntakePartition) -> None:
-        epoch = int(TaskContext.get().getLocalProperty("streaming.sql.batchId"))  # type: ignore[union-attr]
+        epoch = epoch_of_task()
         self._program = directory.load(partition.version)
         self._partition = partition
         self._stamper = Stamper(partition.version, epoch, partitions)

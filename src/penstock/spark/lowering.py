@@ -14,7 +14,14 @@ from penstock.spark.intake import FORMAT
 
 
 def lay_fabric(
-    spark: SparkSession, program: Program, *, directory: Path, run_id: str, hops: int, partitions: int, tasks: int
+    spark: SparkSession,
+    program: Program,
+    *,
+    directory: Path,
+    run_id: str,
+    hops: int,
+    partitions: int,
+    tasks: int,
 ) -> DataFrame:
     """The frames that reach the sink. Only DataFrame nodes put something of the topology into the plan."""
     place = str(directory)
@@ -29,7 +36,10 @@ def lay_fabric(
     for level in range(hops + 1):
         if level:
             frames = frames.groupBy("address").transformWithState(
-                Hop(level, place, run_id, partitions), outputStructType=DDL, outputMode="append", timeMode="None"
+                Hop(level, place, run_id, partitions),
+                outputStructType=DDL,
+                outputMode="append",
+                timeMode="None",
             )
         for node in program.natives:
             if program.depth[node.name] == level:

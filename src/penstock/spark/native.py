@@ -17,7 +17,7 @@ from penstock.frames.frame import ARROW_SCHEMA, DDL, decode
 from penstock.operators.boundary import Boundary, emitted
 from penstock.spark.offset_log import read_offset
 from penstock.spark.rows import METRICS, Stamper, to_batch
-from penstock.spark.tasks import failures_recorded, letters_frame
+from penstock.spark.tasks import epoch_of_task, failures_recorded, letters_frame
 from penstock.spark.types import from_spark, to_ddl, to_spark_batch
 from penstock.topology import specs
 from penstock.topology.graph import OUT, Node
@@ -50,8 +50,7 @@ def _opened(schema: Schema) -> Batches:
 
 def _framed(name: str, returns: Schema, directory_name: str, partitions: int) -> Batches:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        epoch = int(context.getLocalProperty("streaming.sql.batchId"))  # type: ignore[union-attr]
+        epoch, context = epoch_of_task(), TaskContext.get()
         place = context.partitionId()  # type: ignore[union-attr]
         directory = RunDirectory(Path(directory_name))
         version = int(read_offset(directory, epoch)["version"])
@@ -71,5 +70,3 @@ def _framed(name: str, returns: Schema, directory_name: str, partitions: int) ->
             yield to_batch([*frames, stamper.control(METRICS, 0, "metrics", counters.to_json())])
 
     return run
-
-

@@ -36,17 +36,24 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.partitions is not None and (self.partitions < 1 or PARTITIONS_DIVIDE % self.partitions):
             raise BadArgument(
-                where="run options", what="partitions", got=self.partitions,
+                where="run options",
+                what="partitions",
+                got=self.partitions,
                 allowed="a divisor of 120 (1, 2, 3, 4, 5, 6, 8, 10, 12, …), so that slices spread evenly",
             )
         if self.hops is not None and not 1 <= self.hops <= 16:
             raise BadArgument(where="run options", what="hops", got=self.hops, allowed="1 to 16")
         if self.until not in ("stopped", "finished", "caught-up"):
             raise BadArgument(
-                where="run options", what="until", got=repr(self.until), allowed="stopped, finished, caught-up"
+                where="run options",
+                what="until",
+                got=repr(self.until),
+                allowed="stopped, finished, caught-up",
             )
 
 
 def partitions_for(cores: int) -> int:
     """The largest divisor of 120 that is not more than the cores."""
-    return max(n for n in range(1, PARTITIONS_DIVIDE + 1) if PARTITIONS_DIVIDE % n == 0 and n <= max(1, cores))
+    return max(
+        n for n in range(1, PARTITIONS_DIVIDE + 1) if PARTITIONS_DIVIDE % n == 0 and n <= max(1, cores)
+    )

@@ -148,8 +148,13 @@ def _remember_times(directory: RunDirectory, counters: Counters) -> None:
 
 
 def _progress(
-    directory: RunDirectory, program: Program, epoch: int, version: int, counters: Counters,
-    clock: dict[str, Any], letters: int,
+    directory: RunDirectory,
+    program: Program,
+    epoch: int,
+    version: int,
+    counters: Counters,
+    clock: dict[str, Any],
+    letters: int,
 ) -> Progress:
     events = sum(counters.nodes[name]["rows_out"] for name in program.sources)
     before = directory.last_progress()
@@ -159,13 +164,26 @@ def _progress(
     now = time.time_ns()
     nodes = tuple(
         NodeProgress(
-            node.name, node.spec.kind, tally["rows_in"], tally["rows_out"], tally["busy_us"] / 1000, tally["state_bytes"]
+            node.name,
+            node.spec.kind,
+            tally["rows_in"],
+            tally["rows_out"],
+            tally["busy_us"] / 1000,
+            tally["state_bytes"],
         )
         for node in program.graph
         if node.name in counters.nodes and (tally := counters.nodes[node.name])
     )
     return Progress(
-        epoch=epoch, version=version, events=events, total_events=total + events,
-        epoch_ms=(now - clock.get("planned_ns", now)) / 1e6, at_ns=now, lag_rows=clock.get("lag_rows"),
-        lag_bytes=clock.get("lag_bytes"), dead_letters=letters, nodes=nodes, finished=clock.get("finished", False),
+        epoch=epoch,
+        version=version,
+        events=events,
+        total_events=total + events,
+        epoch_ms=(now - clock.get("planned_ns", now)) / 1e6,
+        at_ns=now,
+        lag_rows=clock.get("lag_rows"),
+        lag_bytes=clock.get("lag_bytes"),
+        dead_letters=letters,
+        nodes=nodes,
+        finished=clock.get("finished", False),
     )

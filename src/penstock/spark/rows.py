@@ -40,20 +40,43 @@ class Stamper:
             found += [self._frame(group[0])] if len(group) == 1 else self._broadcast(group)
         return found
 
-    def control(self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: int) -> Frame:
+    def control(
+        self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: int
+    ) -> Frame:
         """A frame that carries no rows."""
         return Frame(
-            address=address_of(node, slice_), node=node, slice=slice_, input="", source="", sequence=0,
-            version=self.version, epoch=self.epoch, rows=0, punctuation=header.get("punctuation"),
-            first_time=None, last_time=None, payload=payload, kind=kind,
+            address=address_of(node, slice_),
+            node=node,
+            slice=slice_,
+            input="",
+            source="",
+            sequence=0,
+            version=self.version,
+            epoch=self.epoch,
+            rows=0,
+            punctuation=header.get("punctuation"),
+            first_time=None,
+            last_time=None,
+            payload=payload,
+            kind=kind,
         )
 
     def _frame(self, parcel: Parcel, *, carries: bool = True) -> Frame:
         return Frame(
-            address=address_of(parcel.node, parcel.slice), node=parcel.node, slice=parcel.slice,
-            input=parcel.input, source=parcel.source, sequence=parcel.sequence, version=self.version,
-            epoch=self.epoch, rows=parcel.rows, punctuation=None, first_time=None, last_time=None,
-            payload=parcel.payload if carries else None, kind="data" if carries else "shared",
+            address=address_of(parcel.node, parcel.slice),
+            node=parcel.node,
+            slice=parcel.slice,
+            input=parcel.input,
+            source=parcel.source,
+            sequence=parcel.sequence,
+            version=self.version,
+            epoch=self.epoch,
+            rows=parcel.rows,
+            punctuation=None,
+            first_time=None,
+            last_time=None,
+            payload=parcel.payload if carries else None,
+            kind="data" if carries else "shared",
         )
 
     def _broadcast(self, group: list[Parcel]) -> list[Frame]:
@@ -74,6 +97,7 @@ def address_of(node: str, slice_: int) -> int:
 def to_batch(frames: Sequence[Frame]) -> pa.RecordBatch:
     """Frames as one Arrow batch of Spark rows."""
     columns = [
-        pa.array([getattr(frame, column.name) for frame in frames], type=column.type) for column in ARROW_SCHEMA
+        pa.array([getattr(frame, column.name) for frame in frames], type=column.type)
+        for column in ARROW_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)

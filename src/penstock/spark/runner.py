@@ -6,16 +6,18 @@ import datetime as dt
 import json
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.progress import Progress
 from penstock.control.run_directory import RunDirectory, read_progress
-from penstock.errors import PenstockError, StreamFailed
+from penstock.errors import StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.spark.intake import FORMAT
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _POLL_S = 0.05
+SPARK_IS_GONE = (Py4JError, PySparkException, OSError)
+"""What a call to a JVM that has died, or whose context was stopped from outside, may raise."""
 
 
 def start(topology: Topology, options: RunOptions | None = None) -> Handle:
@@ -76,8 +80,14 @@ class Handle:
     """A running topology."""
 
     def __init__(
-        self, topology: Topology, directory: RunDirectory, options: RunOptions, adopted: ChangePlan,
-        fabric: dict[str, int], query: StreamingQuery, lock: IO[str],
+        self,
+        topology: Topology,
+        directory: RunDirectory,
+        options: RunOptions,
+        adopted: ChangePlan,
+        fabric: dict[str, int],
+        query: StreamingQuery,
+        lock: IO[str],
     ) -> None:
         self.topology = topology
         self.adopted = adopted
@@ -167,11 +177,12 @@ class Handle:
 
     def stop(self) -> None:
         """End at an epoch boundary: the running epoch is finished, none begins."""
-        if self.query.isActive:
-            self._directory.hold.touch()
-            while self.query.isActive and not self._is_idle():
-                time.sleep(_POLL_S)
-            self.query.stop()
+        with suppress(*SPARK_IS_GONE):  # then there is nothing to stop: the next run repeats the epoch
+            if self.query.isActive:
+                self._directory.hold.touch()
+                while self.query.isActive and not self._is_idle():
+                    time.sleep(_POLL_S)
+                self.query.stop()
         self._release()
 
     def __enter__(self) -> Handle:
@@ -181,6 +192,13 @@ class Handle:
         self.stop()
 
     def _has_ended(self) -> bool:
+        try:
+            return self._looks_ended()
+        except SPARK_IS_GONE as error:
+            self._release()
+            raise self._failed(f"Spark is gone ({type(error).__name__})") from error
+
+    def _looks_ended(self) -> bool:
         if not self.query.isActive:
             self._release()
             self._raise_failure()
@@ -195,7 +213,9 @@ class Handle:
 
     def _is_idle(self) -> bool:
         status = self.query.status
-        return not status["isTriggerActive"] and not status["isDataAvailable"] and "Waiting" in status["message"]
+        return (
+            not status["isTriggerActive"] and not status["isDataAvailable"] and "Waiting" in status["message"]
+        )
 
     def _has_read_all(self) -> bool:
         """Whether Spark has looked for data under the current version and found none."""
@@ -213,12 +233,11 @@ class Handle:
         recorded = self._directory.take_failure()
         if recorded is not None:
             raise recorded
-        raise self._failed(error)
+        raise self._failed(_first_words(str(error)))
 
-    def _failed(self, error: StreamingQueryException) -> PenstockError:
+    def _failed(self, reason: str) -> StreamFailed:
         last = self.progress()
-        epoch = last.epoch + 1 if last else 0
-        return StreamFailed(topology=self.topology.name, epoch=epoch, reason=_first_words(str(error)))
+        return StreamFailed(topology=self.topology.name, epoch=last.epoch + 1 if last else 0, reason=reason)
 
     def _release(self) -> None:
         self._lock.close()
@@ -241,12 +260,19 @@ def _adopt(directory: RunDirectory, program: Program, hops: int) -> ChangePlan:
     if current == 0:
         change = plan_change(_nothing(program), program, version=1, hops=hops)
     else:
-        change = plan_change(directory.load(current), program, version=max(directory.versions()) + 1, hops=hops)
+        change = plan_change(
+            directory.load(current), program, version=max(directory.versions()) + 1, hops=hops
+        )
         require_applicable(change, allow_state_loss=False)
         if not change:
             return ChangePlan(
-                program=directory.load(current), version=current, kept=change.kept, added=(), swapped=(),
-                removed=(), lost=(),
+                program=directory.load(current),
+                version=current,
+                kept=change.kept,
+                added=(),
+                swapped=(),
+                removed=(),
+                lost=(),
             )
     directory.store(change.version, change.program)
     directory.make_current(change.version)

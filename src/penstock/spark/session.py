@@ -43,6 +43,7 @@ SETTINGS = {
     # Files of the run that nobody can replay any more: keep enough to look back, not all.
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "penstock.spark.daemon",
     "spark.log.level": "ERROR",
 }
 _LOG4J = """\

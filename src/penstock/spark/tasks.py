@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import polars as pl
+from pyspark.taskcontext import TaskContext
 
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import PenstockError
+from penstock.errors import InternalError, PenstockError
 from penstock.frames.frame import Frame, encode
 from penstock.frames.types import to_polars
 from penstock.operators.boundary import DEAD_LETTERS, Boundary
@@ -23,6 +24,15 @@ def failures_recorded(directory: RunDirectory) -> Iterator[None]:
     except PenstockError as error:
         directory.record_failure(error)
         raise
+
+
+def epoch_of_task() -> int:
+    """The epoch that the running task belongs to."""
+    context = TaskContext.get()
+    epoch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if epoch is None:
+        raise InternalError(what="a task of the fabric runs outside of an epoch")
+    return int(epoch)
 
 
 def letters_frame(boundary: Boundary, stamper: Stamper, place: int) -> list[Frame]:

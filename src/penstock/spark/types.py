@@ -11,15 +11,37 @@ from penstock.frames.types import conform, to_polars
 from penstock.topology.schema import Schema, split_fields
 
 _DDL = {
-    "bool": "BOOLEAN", "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT",
-    "uint8": "SMALLINT", "uint16": "INT", "uint32": "BIGINT", "uint64": "DECIMAL(20,0)",
-    "float32": "FLOAT", "float64": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE",
-    "time": "BIGINT", "timestamp": "TIMESTAMP_NTZ", "duration": "BIGINT",
+    "bool": "BOOLEAN",
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "uint8": "SMALLINT",
+    "uint16": "INT",
+    "uint32": "BIGINT",
+    "uint64": "DECIMAL(20,0)",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "string": "STRING",
+    "binary": "BINARY",
+    "date": "DATE",
+    "time": "BIGINT",
+    "timestamp": "TIMESTAMP_NTZ",
+    "duration": "BIGINT",
 }
 _ARROW = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
-    "DECIMAL(20,0)": pa.decimal128(20, 0), "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "STRING": pa.string(),
-    "BINARY": pa.binary(), "DATE": pa.date32(), "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DECIMAL(20,0)": pa.decimal128(20, 0),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
 }
 
 
@@ -58,7 +80,11 @@ def _ddl_type(kind: str) -> str:
     if kind.startswith("list<"):
         return f"ARRAY<{_ddl_type(kind[5:-1])}>"
     fields = [field.partition(":") for field in split_fields(kind[7:-1])]
-    return "STRUCT<" + ", ".join(f"`{name.strip()}`: {_ddl_type(inner.strip())}" for name, _, inner in fields) + ">"
+    return (
+        "STRUCT<"
+        + ", ".join(f"`{name.strip()}`: {_ddl_type(inner.strip())}" for name, _, inner in fields)
+        + ">"
+    )
 
 
 def _arrow_type(kind: str) -> pa.DataType:

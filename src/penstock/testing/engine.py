@@ -227,7 +227,9 @@ class ReferenceRun:
         spec: specs.DataFrameSpec = node.spec  # type: ignore[assignment]
         if spec.twin is None:
             raise BadArgument(
-                where=f"node '{node.name}' ({node.site})", what="twin", got="None",
+                where=f"node '{node.name}' ({node.site})",
+                what="twin",
+                got="None",
                 allowed="a Polars function that does the same: the reference engine has no Spark",
             )
         mine = sorted((p for p in parcels if p.node == node.name), key=lambda p: (p.source, p.sequence))

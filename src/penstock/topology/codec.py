@@ -52,9 +52,7 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _to_node(values: dict[str, Any]) -> Node:
-    edges = tuple(
-        Edge(e["upstream"], e["output"], e["input"], decode(e["route"])) for e in values["inputs"]
-    )
+    edges = tuple(Edge(e["upstream"], e["output"], e["input"], decode(e["route"])) for e in values["inputs"])
     return Node(
         name=values["name"],
         spec=decode(values["spec"]),
@@ -139,7 +137,9 @@ def _resolve(reference: str) -> Any:
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
         raise BadArgument(
-            where="topology JSON", what=f"the reference {reference!r}",
-            got=f"{type(error).__name__}: {error}", allowed="a name that can be imported here",
+            where="topology JSON",
+            what=f"the reference {reference!r}",
+            got=f"{type(error).__name__}: {error}",
+            allowed="a name that can be imported here",
         ) from error
     return found

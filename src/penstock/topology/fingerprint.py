@@ -21,8 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-import cloudpickle
-
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"penstock"}
 _INSTALLED = tuple(

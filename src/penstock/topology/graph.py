@@ -117,7 +117,9 @@ class Graph:
             known = upstream.spec.output_names()
             if edge.output not in known:
                 raise UnknownOutput(
-                    node=upstream.name, site=upstream.site, output=edge.output,
+                    node=upstream.name,
+                    site=upstream.site,
+                    output=edge.output,
                     known=", ".join(known) or "none",
                 )
 

@@ -9,6 +9,9 @@ from typing import Any
 
 def words(function: Any) -> str:
     """A short name of a function, expression or object for people."""
+    if hasattr(function, "meta"):  # a Polars expression says best itself what it does
+        text = str(function).replace("dyn int: ", "").replace("dyn float: ", "")
+        return text if len(text) <= 60 else f"{text[:59]}…"
     name = getattr(function, "__qualname__", None) or getattr(
         getattr(function, "function", None), "__qualname__", None
     )

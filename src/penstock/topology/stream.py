@@ -251,9 +251,7 @@ class Stream:
         on_error: OnError = "stop",
     ) -> Stream:
         """Lead this stream into a node of any kind."""
-        return self.topology.apply(
-            name, spec, self, also=also, parallelism=parallelism, on_error=on_error
-        )
+        return self.topology.apply(name, spec, self, also=also, parallelism=parallelism, on_error=on_error)
 
     def _spread(self, parallelism: int | None) -> Stream:
         """A node that asks for slices of its own and has no route gets its rows dealt out."""
