@@ -18,12 +18,29 @@ if TYPE_CHECKING:
     from penstock.connect.files import Files
     from penstock.connect.generator import Generator
     from penstock.connect.parquet import ParquetFiles as Parquet
-    from penstock.operators.keyed import KeyedTable
     from penstock.launch import run, start
+    from penstock.operators.aggregates import (
+        Aggregate,
+        count,
+        distinct,
+        first,
+        last,
+        max,
+        mean,
+        min,
+        quantile,
+        sum,
+        top,
+        variance,
+    )
+    from penstock.operators.fold import fold
+    from penstock.operators.keyed import KeyedTable
+    from penstock.operators.windows import count_window, sliding, tumbling
     from penstock.spark.options import RunOptions
 
 __version__ = "0.1.0"
 __all__ = [
+    "Aggregate",
     "Collect",
     "Console",
     "Delta",
@@ -36,13 +53,29 @@ __all__ = [
     "Schema",
     "Stream",
     "Topology",
+    "count",
+    "count_window",
+    "distinct",
     "errors",
+    "first",
+    "fold",
+    "last",
+    "max",
+    "mean",
+    "min",
     "per_event",
+    "quantile",
     "run",
+    "sliding",
     "start",
+    "sum",
+    "top",
+    "tumbling",
+    "variance",
 ]
 # Loaded when first used: building a topology must not cost the import of Polars, Arrow or Spark.
 _LAZY = {
+    "Aggregate": "penstock.operators.aggregates:Aggregate",
     "Collect": "penstock.connect.collect:Collect",
     "Console": "penstock.connect.console:Console",
     "Delta": "penstock.connect.delta:Delta",
@@ -51,8 +84,23 @@ _LAZY = {
     "KeyedTable": "penstock.operators.keyed:KeyedTable",
     "Parquet": "penstock.connect.parquet:ParquetFiles",
     "RunOptions": "penstock.spark.options:RunOptions",
+    "count": "penstock.operators.aggregates:count",
+    "count_window": "penstock.operators.windows:count_window",
+    "distinct": "penstock.operators.aggregates:distinct",
+    "first": "penstock.operators.aggregates:first",
+    "fold": "penstock.operators.fold:fold",
+    "last": "penstock.operators.aggregates:last",
+    "max": "penstock.operators.aggregates:max",
+    "mean": "penstock.operators.aggregates:mean",
+    "min": "penstock.operators.aggregates:min",
+    "quantile": "penstock.operators.aggregates:quantile",
     "run": "penstock.launch:run",
+    "sliding": "penstock.operators.windows:sliding",
     "start": "penstock.launch:start",
+    "sum": "penstock.operators.aggregates:sum",
+    "top": "penstock.operators.aggregates:top",
+    "tumbling": "penstock.operators.windows:tumbling",
+    "variance": "penstock.operators.aggregates:variance",
 }
 
 

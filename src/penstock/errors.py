@@ -169,7 +169,7 @@ class OperatorFailed(UserCodeError):
         "node '{node}' (declared at {site}) failed in epoch {epoch}: {error}\n"
         "the batch that it failed on is saved in {saved}\n"
         "mend the operator and run again: it continues with this epoch; or set "
-        "on_error=\"dead-letter\" on the node to put failing records aside\n{traceback}"
+        'on_error="dead-letter" on the node to put failing records aside\n{traceback}'
     )
 
 
@@ -177,9 +177,7 @@ class BadEmission(UserCodeError):
     """An operator emitted something that does not fit what it declared."""
 
     condition = "BAD_EMISSION"
-    template = (
-        "node '{node}' (declared at {site}) emitted {got} on output '{output}'; declared: {expected}"
-    )
+    template = "node '{node}' (declared at {site}) emitted {got} on output '{output}'; declared: {expected}"
 
 
 class StateNotRestorable(UserCodeError):
@@ -234,9 +232,7 @@ class RunDirectoryInUse(EnvironmentError_):
     """Two processes want to run the same topology in the same place."""
 
     condition = "RUN_DIRECTORY_IN_USE"
-    template = (
-        "{directory} is in use by process {pid}; stop that run, or choose another place with --dir"
-    )
+    template = "{directory} is in use by process {pid}; stop that run, or choose another place with --dir"
 
 
 class RunDirectoryMismatch(EnvironmentError_):

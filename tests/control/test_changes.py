@@ -176,15 +176,13 @@ def test_another_name_or_other_spark_dataframes_are_refused() -> None:
 def test_the_plan_is_printed_as_people_read_it() -> None:
     running = program(after=lambda s: s.key_by("user").process("old", Echo()), keep=1.0)
     desired = program(Echo2(), after=lambda s: s.key_by("user").process("new", Echo()), keep=2.0, name="x")
-    assert str(change(running, desired)) == "\n".join(
-        [
-            "version 2: keep 1, add 1, swap 2 (state kept), remove 1, state LOST: 2",
-            "  + new",
-            "  ~ paid: logic or parameters",
-            "  ~ out: inputs or routing",
-            "  - old",
-            "  ! p: state LOST (state version 1 becomes 2 and there is no migrate_state)",
-            "  ! old: state LOST (the node is removed)",
-            "  refused: it is named 'shop' and the new one 'x'",
-        ]
+    assert str(change(running, desired)) == (
+        "version 2: keep 1, add 1, swap 2 (state kept), remove 1, state LOST: 2\n"
+        "  + new\n"
+        "  ~ paid: logic or parameters\n"
+        "  ~ out: inputs or routing\n"
+        "  - old\n"
+        "  ! p: state LOST (state version 1 becomes 2 and there is no migrate_state)\n"
+        "  ! old: state LOST (the node is removed)\n"
+        "  refused: it is named 'shop' and the new one 'x'"
     )

@@ -29,7 +29,7 @@ from penstock.plan import plan
 from penstock.testing.engine import MemoryShelf
 
 N = {"n": int}
-SETTINGS = settings(max_examples=30, deadline=None, database=None)
+SETTINGS = settings(max_examples=15, deadline=None, database=None)
 
 
 def nothing(first: int, count: int) -> pl.DataFrame:

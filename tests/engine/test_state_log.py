@@ -51,7 +51,7 @@ LOGS = {name: written(first()) for name, (first, _) in WAYS.items()}
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=20, deadline=None, database=None)
+@settings(max_examples=10, deadline=None, database=None)
 @given(data=st.data())
 def test_a_changed_byte_anywhere_in_the_log_is_found(way: str, data: st.DataObject) -> None:
     shelf = copy.deepcopy(LOGS[way])

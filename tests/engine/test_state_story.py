@@ -120,5 +120,5 @@ def test_every_worker_opens_what_a_plain_model_says(way: str, monkeypatch: pytes
 
     Story.way = way
     run_state_machine_as_test(
-        Story, settings=settings(max_examples=25, stateful_step_count=20, deadline=None, database=None)
+        Story, settings=settings(max_examples=10, stateful_step_count=25, deadline=None, database=None)
     )

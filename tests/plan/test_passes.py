@@ -130,7 +130,7 @@ def test_columns_are_found_by_running_functions_on_no_rows() -> None:
             .flat_map("fm", lambda df: df.with_columns(n=pl.lit(1, pl.Int32)))
             .key_by("n")
             .process("p", Echo())
-        )  # fmt: skip
+        )
     )
     two, three = {"user": str, "twice": float}, {"user": str, "twice": float, "n": "int32"}
     found = {name: schema for (name, _), schema in program.schemas.items()}

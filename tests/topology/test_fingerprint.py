@@ -91,8 +91,9 @@ def test_a_helper_in_another_module_of_the_users_is_logic() -> None:
 
 
 def test_what_is_caught_and_where_is_logic() -> None:
-    inside = "def f(x):\n    try:\n        a = g(x)\n        b = h(a)\n    except ValueError:\n        b = 0\n    return b\n"
-    outside = "def f(x):\n    try:\n        a = g(x)\n    except ValueError:\n        b = 0\n    b = h(a)\n    return b\n"
+    before, after = "def f(x):\n    try:\n        a = g(x)\n", "    return b\n"
+    inside = f"{before}        b = h(a)\n    except ValueError:\n        b = 0\n{after}"
+    outside = f"{before}    except ValueError:\n        b = 0\n    b = h(a)\n{after}"
     assert logic(inside) != logic(outside)
 
 

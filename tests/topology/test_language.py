@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -191,17 +192,19 @@ def test_an_unknown_node_is_refused_with_the_known_ones() -> None:
     assert str(caught.value).startswith("[UNKNOWN_NODE] no node 'order'")
 
 
-@pytest.mark.parametrize("way", ["main", "also", "union"])
-def test_a_stream_of_another_topology_is_refused(way: str) -> None:
-    mine, other = ps.Topology("mine"), ps.Topology("other")
-    here, there = orders(mine), orders(other)
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda here, there: here.topology.apply("n", specs.UnionSpec(), there),
+        lambda here, there: here.key_by("user").process("n", shop.Totals(), also={"side": there.broadcast()}),
+        lambda here, there: here.union("n", there),
+    ],
+    ids=["main", "also", "union"],
+)
+def test_a_stream_of_another_topology_is_refused(build: Any) -> None:
+    here, there = orders(ps.Topology("mine")), orders(ps.Topology("other"))
     with pytest.raises(ForeignStream) as caught:
-        if way == "main":
-            mine.apply("n", specs.UnionSpec(), there)
-        elif way == "also":
-            here.key_by("user").process("n", shop.Totals(), also={"side": there.broadcast()})
-        else:
-            here.union("n", there)
+        build(here, there)
     assert caught.value.condition == "FOREIGN_STREAM"
     assert {k: caught.value.parameters[k] for k in ("node", "other", "topology")} == {
         "node": "n",
@@ -223,7 +226,7 @@ def test_a_cycle_is_told_node_by_node_and_without_those_behind_it() -> None:
     assert names[0] == names[-1]
     assert set(names) == {"b", "c", "d"}
     assert all(f in {e.upstream for e in Graph("t", {n.name: n for n in nodes})[t].inputs}
-               for f, t in zip(names, names[1:], strict=False))  # fmt: skip
+               for f, t in pairwise(names))  # fmt: skip
     with pytest.raises(CyclicTopology):
         Graph.of("t", nodes)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.net import app as net_app
 from penstock.cli.options import parse_settings, parse_time
 from penstock.errors import PenstockError
 
@@ -178,3 +179,6 @@ def doctor(
     typer.echo(to_json(checks) if as_json else report(checks))
     if any(check.status == "missing" for check in checks):
         raise typer.Exit(1)
+
+
+app.add_typer(net_app, name="net")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 if TYPE_CHECKING:
     import polars as pl
 
+    from penstock.topology.schema import Schema
+
 
 class Emit(Protocol):
     """How an operator hands on what it made."""
@@ -19,6 +21,9 @@ class Emit(Protocol):
 
     def to(self, output: str, rows: pl.DataFrame) -> None:
         """Emit rows on a named output."""
+
+    def columns(self, output: str = "out") -> Schema:
+        """The columns that an output has; none while the plan is finding them."""
 
 
 class Operator(ABC):
@@ -32,7 +37,7 @@ class Operator(ABC):
     returns: ClassVar[Mapping[str, Any] | None] = None
     """Columns of the main output, if they are always the same."""
     outputs: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-    """Columns of further named outputs."""
+    """Columns of further named outputs; none ({}): what is emitted there when the operator gets no rows."""
     state_version: ClassVar[int] = 1
     """Raise it when the layout of the state changes, and implement ``migrate_state``."""
 

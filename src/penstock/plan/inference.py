@@ -195,7 +195,9 @@ def _process_schemas(node: Node, spec: specs.ProcessSpec, inputs: Mapping[str, S
             got=type(spec.operator).__name__,
             allowed="an instance of a subclass of penstock.Operator",
         )
-    declared = {output: schema for output, schema in ((OUT, spec.returns), *spec.outputs) if schema}
+    declared = {output: schema for output, schema in spec.outputs if schema}
+    if spec.returns is not None:
+        declared = {OUT: spec.returns, **declared}
     missing = [output for output in spec.output_names() if output not in declared]
     return {**declared, **_schemas_of_emissions(node, spec, inputs, missing)} if missing else declared
 

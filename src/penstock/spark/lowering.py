@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,13 +37,29 @@ def lay_fabric(
     )
     for level in range(hops + 1):
         if level:
-            frames = frames.groupBy("address").transformWithState(
-                Hop(level, place, run_id, partitions),
-                outputStructType=DDL,
-                outputMode="append",
-                timeMode="None",
-            )
+            with _own_workers(spark, "hops"):
+                frames = frames.groupBy("address").transformWithState(
+                    Hop(level, place, run_id, partitions),
+                    outputStructType=DDL,
+                    outputMode="append",
+                    timeMode="None",
+                )
         for node in program.natives:
             if program.depth[node.name] == level:
                 frames = native.insert(frames, node, program.input_schema(node.inputs[0]), place, partitions)
     return frames
+
+
+@contextmanager
+def _own_workers(spark: SparkSession, pool: str) -> Iterator[None]:
+    """Let functions that are made inside run in Python workers of their own.
+
+    Spark shares workers among all functions with the same environment. Hops keep decoded state in
+    theirs, so they must be few and must not be lent to sources and sinks.
+    """
+    environment = spark.sparkContext.environment
+    environment["PENSTOCK_WORKERS"] = pool
+    try:
+        yield
+    finally:
+        del environment["PENSTOCK_WORKERS"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from penstock.errors import BadArgument, ForeignStream, UnknownOutput, WrongType
 from penstock.topology import codec, specs
@@ -217,6 +218,88 @@ class Stream:
             tuple((output, _declared(name, columns)) for output, columns in declared.items()),
         )
         return self.apply(name, spec, also=also, parallelism=parallelism, on_error=on_error)
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        window: Any,
+        by: str | Sequence[str] = (),
+        time: str = "time",
+        late: Literal["counted", "kept"] = "counted",
+        parallelism: int | None = None,
+        **aggregates: Any,
+    ) -> Stream:
+        """Figures of each group and window, when no event can come into the window any more.
+
+        Gives the group, ``start`` and ``end`` of the window, and the figures; lead ``end`` on as the time.
+        Events of windows that have closed go to the output ``late``: the group, ``start`` and the number
+        of ``events``, or with ``late="kept"`` the events themselves, which then travel one by one.
+        """
+        from penstock.operators.aggregate import aggregate
+
+        options = {"by": by, "window": window, "time": time, "late": late, "parallelism": parallelism}
+        return aggregate(self, name, aggregates, **options)
+
+    def join(
+        self,
+        name: str,
+        other: Stream,
+        *,
+        on: str | Sequence[str],
+        within: str | timedelta,
+        predicate: Any = None,
+        how: Literal["inner", "left", "outer"] = "inner",
+        time: str = "time",
+        other_time: str | None = None,
+        parallelism: int | None = None,
+    ) -> Stream:
+        """Pairs of rows with equal keys at most ``within`` apart, as soon as both are there.
+
+        Gives the keys, the later of the two times, both times (``time_left``, ``time_right``), and the
+        columns of both; one that both have gets the suffix ``_right``. ``predicate`` is a Polars expression,
+        or a function from a frame to booleans, over these. ``left`` and ``outer`` also give rows that have
+        found no partner, when none can come. Rows behind the punctuation go to ``late`` and ``late-other``.
+        """
+        from penstock.operators.join import join
+
+        options = {"predicate": predicate, "how": how, "time": time, "other_time": other_time}
+        return join(self, name, other, on=on, within=within, parallelism=parallelism, **options)
+
+    def dedupe(
+        self,
+        name: str,
+        by: str | Sequence[str],
+        *,
+        within: str | timedelta,
+        time: str = "time",
+        parallelism: int | None = None,
+    ) -> Stream:
+        """Rows that come, in event time, at least ``within`` after the last one of their key that passed."""
+        from penstock.operators.ordered import dedupe
+
+        return dedupe(self, name, by, within=within, time=time, parallelism=parallelism)
+
+    def restore_order(self, name: str, *, by: str | Sequence[str] = (), time: str = "time") -> Stream:
+        """All rows in the order of their time, in one slice; with ``by`` those of each key, in many."""
+        from penstock.operators.ordered import restore_order
+
+        return restore_order(self, name, by=by, time=time)
+
+    def top_k(
+        self,
+        name: str,
+        k: int,
+        *,
+        by: str,
+        group: str | Sequence[str] = (),
+        time: str = "time",
+        parallelism: int | None = None,
+    ) -> Stream:
+        """Rows that come among the ``k`` greatest of their group, with the ``rank`` they have at their time."""
+        from penstock.operators.ordered import top_k
+
+        return top_k(self, name, k, by=by, group=group, time=time, parallelism=parallelism)
 
     def dataframe(
         self,

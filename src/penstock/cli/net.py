@@ -1,0 +1,65 @@
+"""`penstock net …`: commands about captures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli import numbers
+
+if TYPE_CHECKING:
+    from penstock.net.inspection import Inspection, Tally
+
+app = typer.Typer(help="Look into captures of network traffic.", no_args_is_help=True, rich_markup_mode=None)
+_MOST_LINES = 20
+
+
+@app.callback()
+def _group() -> None:
+    """Look into captures of network traffic."""
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="pcap or pcapng.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Say what a capture holds and what in it is malformed."""
+    from penstock.net.inspection import inspect as look
+
+    found = look(file)
+    typer.echo(json.dumps(found.to_json(), indent=2) if as_json else report(found))
+
+
+def report(found: Inspection) -> str:
+    """The summary as text: one table per question."""
+    packed = "" if found.compression == "none" else f", {found.compression}"
+    lines = [
+        f"{found.path}: {found.format}{packed}",
+        f"{found.packets} packets, {numbers.size(found.bytes)} on the wire, {numbers.size(found.captured_bytes)} captured",
+    ]
+    if found.first_time:
+        lines.append(f"{found.first_time} to {found.last_time}")
+    if found.blocks:
+        lines.append("blocks: " + ", ".join(f"{kind} {count}" for kind, count in found.blocks.items()))
+    for title, rows in (("link types", found.link_types), ("protocols", found.protocols), ("tunnels", found.tunnels)):
+        lines += _table(title, rows)
+    lines += _table("not, or not fully, decoded", found.malformed)
+    if found.damaged:
+        lines += ["", f"damaged stretches: {found.damaged}"]
+        lines += [f"  byte {f.begin} to {f.end}: {f.reason}" for f in found.damage[:_MOST_LINES]]
+        if found.damaged > _MOST_LINES:
+            lines.append(f"  … and {found.damaged - _MOST_LINES} more")
+    return "\n".join(lines)
+
+
+def _table(title: str, rows: tuple[Tally, ...]) -> list[str]:
+    if not rows:
+        return []
+    width = max(len(title), *(len(row.name) for row in rows[:_MOST_LINES]))
+    lines = ["", f"{title:<{width}}  {'packets':>10}  {'bytes':>12}"]
+    lines += [f"{row.name:<{width}}  {row.packets:>10}  {row.bytes:>12}" for row in rows[:_MOST_LINES]]
+    return [*lines, f"… and {len(rows) - _MOST_LINES} more"] if len(rows) > _MOST_LINES else lines

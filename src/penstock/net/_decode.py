@@ -1,0 +1,175 @@
+"""The numba kernels that decode indexed packets into columns, or only count them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from penstock.frames._jit import Column, kernel, step
+from penstock.net import _layout as y
+from penstock.net._bytes import be16, be32, u8
+from penstock.net._index_state import MAX_NS, NO_TIME
+from penstock.net._links import by_type, ethernet, link, ppp
+from penstock.net._network import MAPPED, ip
+from penstock.net._transport import is_tunnel, transport
+
+_TCP, _UDP, _WITHOUT_OPTIONS = 6, 17, 0x45
+
+
+@step
+def decode_one(
+    data: Column, begin: Any, captured: Any, length: Any, link_type: Any, most_tunnels: Any, row: Column
+) -> None:
+    """Decode a packet into a row of zeros; ends after MOST_LAYERS whatever it holds.
+
+    A single row of one width: each array that a step takes costs seven words at each call.
+    """
+    cap, wire = begin + captured, begin + max(captured, length)
+    following, value, at = link(data, begin, cap, link_type)
+    for _ in range(y.MOST_LAYERS):
+        if following == y.STOP:
+            break
+        if following == y.ETHERNET:
+            following, value, at = ethernet(data, at, cap)
+        elif following == y.BY_TYPE:
+            following, value, at = by_type(data, at, cap, value, row)
+        elif following == y.IP:
+            following, value, at, cap, wire = ip(data, at, cap, wire, value, row)
+        elif following == y.PPP:
+            following, value, at = ppp(data, at, cap)
+        else:
+            descend = row[y.DEPTH] < most_tunnels
+            following, value, at = transport(data, at, cap, wire, value, descend, row)
+    if following != y.STOP:
+        value = y.TOO_DEEP
+    elif row[y.VERSION] != 0 and y.CUT_LINK <= value <= y.BAD_LENGTH:
+        value = y.BAD_INNER  # behind an IP header these are about the packet inside
+    if value != y.OK:
+        row[y.REASON] = value
+    row[y.PAYLOAD_OFFSET] = at - begin
+    row[y.PAYLOAD_LENGTH] = max(0, wire - at)
+
+
+@step
+def plain_protocol(data: Column, at: Any, captured: Any, length: Any, link_type: Any, most_tunnels: Any) -> Any:
+    """The protocol of a sound TCP or UDP packet right in IPv4 in Ethernet, by far the most common; else 0."""
+    if link_type != 1 or captured < 42 or be16(data, at + 12) != 0x0800:
+        return 0
+    total = be16(data, at + 16)
+    if u8(data, at + 14) != _WITHOUT_OPTIONS or total + 14 > length or be16(data, at + 20) & 0x3FFF:
+        return 0
+    protocol = u8(data, at + 23)
+    if protocol == _TCP:
+        header = 20 + (u8(data, at + 46) >> 4) * 4 if captured >= 54 else 0
+        return _TCP if 40 <= header <= total else 0
+    if protocol == _UDP and total >= 28 and be16(data, at + 38) >= 8:
+        return 0 if most_tunnels and is_tunnel(be16(data, at + 34), be16(data, at + 36)) else _UDP
+    return 0
+
+
+@kernel
+def decode(
+    data: Column, places: Column, lengths: Column, kinds: Column, most_tunnels: int,
+    wide: Column, long: Column, short: Column, tiny: Column,
+) -> None:  # fmt: skip
+    """Decode all packets of a block; the four outputs have one row per column of their width, all zero."""
+    row = np.zeros(y.ROW, np.int64)
+    for i in range(places.shape[1]):
+        begin, captured, length = places[1, i], np.int64(lengths[0, i]), np.int64(lengths[1, i])
+        protocol = plain_protocol(data, begin, captured, length, kinds[1, i], most_tunnels)
+        if protocol:
+            _write_plain(data, begin, protocol, i, wide, long, short, tiny)
+        else:
+            row[:] = 0
+            decode_one(data, begin, captured, length, kinds[1, i], most_tunnels, row)
+            _write(row, i, wide, long, short, tiny)
+
+
+@step
+def _write(row: Column, i: Any, wide: Column, long: Column, short: Column, tiny: Column) -> None:
+    for k in range(y.WIDE):
+        wide[k, i] = row[k]
+    for k in range(y.LONG - y.WIDE):
+        long[k, i] = row[y.WIDE + k]
+    for k in range(y.SHORT - y.LONG):
+        short[k, i] = row[y.LONG + k]
+    for k in range(y.ROW - y.SHORT):
+        tiny[k, i] = row[y.SHORT + k]
+
+
+@step
+def _write_plain(
+    data: Column, at: Any, protocol: Any, i: Any, wide: Column, long: Column, short: Column, tiny: Column
+) -> None:
+    """The columns of a packet that `plain_protocol` has checked."""
+    wide[y.SRC_LOW, i] = MAPPED | be32(data, at + 26)
+    wide[y.DST_LOW, i] = MAPPED | be32(data, at + 30)
+    total, header = be16(data, at + 16), 28
+    short[y.ETHERTYPE - y.LONG, i] = 0x0800
+    short[y.SRC_PORT - y.LONG, i] = be16(data, at + 34)
+    short[y.DST_PORT - y.LONG, i] = be16(data, at + 36)
+    tiny[y.VERSION - y.SHORT, i] = 4
+    tiny[y.PROTOCOL - y.SHORT, i] = protocol
+    tiny[y.TOS - y.SHORT, i] = u8(data, at + 15)
+    tiny[y.TTL - y.SHORT, i] = u8(data, at + 22)
+    if protocol == _TCP:
+        header = 20 + (u8(data, at + 46) >> 4) * 4
+        tiny[y.FLAGS - y.SHORT, i] = u8(data, at + 47)
+        short[y.TCP_WINDOW - y.LONG, i] = be16(data, at + 48)
+        long[y.TCP_SEQ - y.WIDE, i] = be32(data, at + 38)
+        long[y.TCP_ACK - y.WIDE, i] = be32(data, at + 42)
+    long[y.IP_LENGTH - y.WIDE, i] = total
+    long[y.PAYLOAD_OFFSET - y.WIDE, i] = 14 + header
+    long[y.PAYLOAD_LENGTH - y.WIDE, i] = total - header
+
+
+@kernel
+def gather(data: Column, places: Column, ends: Column, out: Column) -> None:
+    """Copy the captured bytes of all packets, one behind the other."""
+    for i in range(places.shape[1]):
+        at = places[1, i] - ends[i]
+        for k in range(ends[i], ends[i + 1]):
+            out[k] = data[at + k]
+
+
+@kernel
+def count(
+    data: Column, places: Column, lengths: Column, kinds: Column, first: int, stop: int, most_tunnels: int,
+    sums: Column,
+) -> None:  # fmt: skip
+    """Add packets to sums[reason, version, protocol]: packets, bytes, captured, least and greatest time.
+
+    TCP and UDP in sound IPv4 packets share their times.
+    """
+    row = np.zeros(y.ROW, np.int64)
+    tcp = udp = tcp_bytes = udp_bytes = tcp_captured = udp_captured = 0
+    least, greatest = np.int64(MAX_NS), np.int64(NO_TIME)
+    for i in range(first, stop):
+        begin, captured, length = places[1, i], np.int64(lengths[0, i]), np.int64(lengths[1, i])
+        protocol = plain_protocol(data, begin, captured, length, kinds[1, i], most_tunnels)
+        if protocol == 0:
+            row[:] = 0
+            decode_one(data, begin, captured, length, kinds[1, i], most_tunnels, row)
+            cell = sums[row[y.REASON], row[y.VERSION] >> 1, row[y.PROTOCOL]]
+            _add(cell, 1, length, captured, places[2, i], places[2, i])
+            continue
+        if protocol == _TCP:
+            tcp, tcp_bytes, tcp_captured = tcp + 1, tcp_bytes + length, tcp_captured + captured
+        else:
+            udp, udp_bytes, udp_captured = udp + 1, udp_bytes + length, udp_captured + captured
+        least, greatest = min(least, places[2, i]), max(greatest, places[2, i])
+    if tcp:
+        _add(sums[0, 2, _TCP], tcp, tcp_bytes, tcp_captured, least, greatest)
+    if udp:
+        _add(sums[0, 2, _UDP], udp, udp_bytes, udp_captured, least, greatest)
+
+
+@step
+def _add(cell: Column, packets: Any, length: Any, captured: Any, least: Any, greatest: Any) -> None:
+    if cell[0] == 0:
+        cell[3], cell[4] = least, greatest
+    cell[0] += packets
+    cell[1] += length
+    cell[2] += captured
+    cell[3], cell[4] = min(cell[3], least), max(cell[4], greatest)

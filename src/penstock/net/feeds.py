@@ -1,0 +1,91 @@
+"""Where the bytes of a capture come from: a part of a plain file, or a compressed one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Protocol
+
+from penstock.connect.compression import BrokenStream, decompressed
+
+_MAGICS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+class Feed(Protocol):
+    """Gives out bytes in order."""
+
+    def readinto(self, room: memoryview) -> int:
+        """Fill the room from its front; 0 when there is nothing more."""
+
+
+class FileFeed:
+    """A plain file from a place up to ``size``. What was added to the file since is not read."""
+
+    def __init__(self, path: str, start: int, size: int) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
+        self._file.seek(start)
+        self._left = max(0, size - start)
+
+    def readinto(self, room: memoryview) -> int:
+        """Fill the room; ends where the file did when it was taken."""
+        count = self._file.readinto(room[: self._left]) or 0
+        self._left -= count
+        return count
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class BytesFeed:
+    """Chunks of bytes, such as a decompressed file. ``fault`` says why it ended early, if it did."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._held = memoryview(b"")
+        self.fault: str | None = None
+
+    def readinto(self, room: memoryview) -> int:
+        """Fill the room with the next bytes."""
+        while not len(self._held):
+            try:
+                chunk = next(self._chunks, None)
+            except BrokenStream as error:
+                self.fault, chunk = f"the rest of the file cannot be decompressed: {error}", None
+            if chunk is None:
+                self._chunks = iter(())
+                return 0
+            self._held = memoryview(chunk)
+        count = min(len(room), len(self._held))
+        room[:count] = self._held[:count]
+        self._held = self._held[count:]
+        return count
+
+    def close(self) -> None:
+        """Let go of the stream."""
+        self._chunks = iter(())
+
+
+def codec_by_content(path: str) -> str | None:
+    """How a file is compressed, from its first bytes: names of captures often do not tell."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            head = file.read(4)
+    except OSError:
+        return None
+    return next((codec for magic, codec in _MAGICS.items() if head.startswith(magic)), None)
+
+
+def open_feed(path: str, start: int, size: int) -> FileFeed | BytesFeed:
+    """The bytes of a capture from a place on; a compressed one from its beginning."""
+    codec = codec_by_content(path)
+    return FileFeed(path, start, size) if codec is None else BytesFeed(decompressed(path, codec))
+
+
+def read_at(path: str, start: int, count: int) -> bytes:
+    """Some bytes of a plain file; fewer where it ends, none if it is gone."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return os.pread(file.fileno(), count, start)
+    except OSError:
+        return b""

@@ -1,0 +1,115 @@
+"""Captures as a source: files, patterns, and directories where files arrive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from penstock.connect.durations import microseconds
+from penstock.connect.sink import shown_path
+from penstock.connect.source import Batch, Reject, Source, Split
+from penstock.errors import BadArgument
+from penstock.net import columns as c
+from penstock.net._layout import MOST_TUNNELS
+from penstock.topology.schema import Schema
+
+if TYPE_CHECKING:
+    from penstock.net.planner import PcapPlanner
+
+Rows = Literal["packets", "counts"]
+Tunnels = Literal["inner", "outer"]
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Pcap(Source):
+    """Read captures (pcap and pcapng; plain, gzip or zstd): one path, a pattern, or a directory as files arrive.
+
+    Files are taken as `Files` does: whole, in the order of (modification time, name), each exactly once;
+    write under a name that begins with "." or ends in ".tmp" and rename. A large plain file is split over
+    tasks at record boundaries. Every captured packet becomes a row; what is wrong with one is in its
+    ``reason`` (a place in `REASONS`). Damaged stretches of a file become bad records, and reading goes on
+    behind them.
+
+    ``columns`` chooses columns (see `penstock.net.columns.TYPES`; "packet" holds the bytes);
+    ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file. ``tunnels="outer"``
+    tells of the outermost IP packet and looks into no tunnel. A compressed file is taken in one epoch,
+    whatever the limits. ``lateness`` is how far times lag behind the greatest one seen; ``ends="drained"``
+    ends the source when all files have been read.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    rows: Rows
+    tunnels: Tunnels
+    lateness_us: int
+    ends: Literal["never", "drained"]
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        rows: Rows = "packets",
+        tunnels: Tunnels = "inner",
+        lateness: str | timedelta = "0s",
+        ends: Literal["never", "drained"] = "never",
+    ) -> None:
+        chosen = c.COUNTS.names if rows == "counts" else tuple(c.DEFAULT if columns is None else columns)
+        values = {
+            "path": str(Path(path).absolute()),
+            "columns": chosen,
+            "rows": rows,
+            "tunnels": tunnels,
+            "lateness_us": microseconds(lateness, where="Pcap", what="lateness"),
+            "ends": ends,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        choices = {"rows": get_args(Rows), "tunnels": get_args(Tunnels), "ends": ("never", "drained")}
+        for what, allowed in choices.items():
+            if values[what] not in allowed:
+                raise _wrong(what, values[what], ", ".join(allowed))
+        if rows == "counts" and columns is not None:
+            raise _wrong("columns", columns, "none with rows='counts': its columns are fixed")
+        unknown = [name for name in chosen if rows != "counts" and name not in c.TYPES]
+        if unknown or not chosen or len(set(chosen)) != len(chosen):
+            raise _wrong("columns", list(chosen), f"some of {', '.join(c.TYPES)}, each once")
+
+    @property
+    def schema(self) -> Schema:
+        """The chosen columns, or those of counts."""
+        return c.COUNTS if self.rows == "counts" else c.schema_of(self.columns)
+
+    @property
+    def time(self) -> str | None:
+        """The time of capture, unless it was left out."""
+        return "time" if "time" in self.columns else None
+
+    @property
+    def most_tunnels(self) -> int:
+        """How many tunnels a packet is followed through."""
+        return MOST_TUNNELS if self.tunnels == "inner" else 0
+
+    def planner(self, state_dir: Path) -> PcapPlanner:
+        """Make the planner; its index of files lies in ``state_dir``."""
+        from penstock.net.planner import PcapPlanner
+
+        return PcapPlanner(self, state_dir)
+
+    def read(self, split: Split, reject: Reject) -> Iterator[Batch]:
+        """Read the pieces of captures that the planner put together."""
+        from penstock.net.reader import read_pieces
+
+        return read_pieces(self, split, reject)
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"Pcap({shown_path(self.path)}, {self.rows})"
+
+
+def _wrong(what: str, got: object, allowed: str) -> BadArgument:
+    return BadArgument(where="Pcap", what=what, got=repr(got), allowed=allowed)
