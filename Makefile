@@ -51,4 +51,6 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@$(BIN)/python -m penstock.spark.java --install
+	@echo "compiling kernels (once)"
+	@$(BIN)/python -m penstock.engine.warm
 	@touch $(STAMP)

@@ -31,14 +31,17 @@ def read(path: Path) -> pl.DataFrame:
         return pl.DataFrame()
     rows = pl.concat(frames[1:])
     return rows.with_columns(
-        src=ip_text(rows["src_ip_high"], rows["src_ip_low"]), dst=ip_text(rows["dst_ip_high"], rows["dst_ip_low"])
+        src=ip_text(rows["src_ip_high"], rows["src_ip_low"]),
+        dst=ip_text(rows["dst_ip_high"], rows["dst_ip_low"]),
     )
 
 
 def sessions(packets: pl.DataFrame) -> Counter[Session]:
     """Packets of each session, whichever way they went."""
     found: Counter[Session] = Counter()
-    for src, sport, dst, dport, protocol in packets.select("src", "src_port", "dst", "dst_port", "protocol").iter_rows():
+    for src, sport, dst, dport, protocol in packets.select(
+        "src", "src_port", "dst", "dst_port", "protocol"
+    ).iter_rows():
         found[_session(src or "::", sport, dst or "::", dport, protocol)] += 1
     return found
 
@@ -54,7 +57,11 @@ def zeek_inner(log: Path) -> Counter[Session]:
             conn = dict(zip(names, line.split("\t"), strict=True))
             if conn["tunnel_parents"] not in ("-", "(empty)"):
                 key = _session(
-                    conn["id.orig_h"], int(conn["id.orig_p"]), conn["id.resp_h"], int(conn["id.resp_p"]), int(conn["ip_proto"])
+                    conn["id.orig_h"],
+                    int(conn["id.orig_p"]),
+                    conn["id.resp_h"],
+                    int(conn["id.resp_p"]),
+                    int(conn["ip_proto"]),
                 )
                 found[key] += int(conn["orig_pkts"]) + int(conn["resp_pkts"])
     return found

@@ -24,7 +24,12 @@ def ipv4(
     length = 20 + len(options) + len(payload) if total is None else total
     first = 0x45 + len(options) // 4
     addresses = bytes(int(part) for part in (src + "." + dst).split("."))
-    return struct.pack(">BBHHHBBH", first, 0, length, 7, fragment, 64, protocol, 0) + addresses + options + payload
+    return (
+        struct.pack(">BBHHHBBH", first, 0, length, 7, fragment, 64, protocol, 0)
+        + addresses
+        + options
+        + payload
+    )
 
 
 def ipv6(payload: bytes, following: int = 17, *, src: int = 1, dst: int = 2) -> bytes:
@@ -76,7 +81,12 @@ def section(order: Order = "<") -> bytes:
 
 
 def interface(
-    link: int = ETHERNET, snap: int = 0, order: Order = "<", *, resolution: int | None = None, offset_s: int | None = None
+    link: int = ETHERNET,
+    snap: int = 0,
+    order: Order = "<",
+    *,
+    resolution: int | None = None,
+    offset_s: int | None = None,
 ) -> bytes:
     options = b""
     if resolution is not None:
@@ -96,7 +106,5 @@ def simple(packet: bytes, order: Order = "<") -> bytes:
 
 
 def obsolete(packet: bytes, ticks: int, number: int = 0, order: Order = "<") -> bytes:
-    head = struct.pack(
-        f"{order}HHIIII", number, 0, ticks >> 32, ticks & 0xFFFFFFFF, len(packet), len(packet)
-    )
+    head = struct.pack(f"{order}HHIIII", number, 0, ticks >> 32, ticks & 0xFFFFFFFF, len(packet), len(packet))
     return block(2, head + packet, order)

@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.net import making as m
 
 from penstock.net import ip_text
 from penstock.net._layout import REASONS, TUNNELS
@@ -14,10 +15,11 @@ from penstock.net.columns import DEFAULT, TYPES, schema_of
 from penstock.net.decoding import decode_block
 from penstock.net.feeds import BytesFeed
 from penstock.topology.schema import Schema
-from tests.net import making as m
 
 
-def decoded(packets: list[bytes], link: int = m.ETHERNET, *, snap: int = 65535, most_tunnels: int = 8) -> pl.DataFrame:
+def decoded(
+    packets: list[bytes], link: int = m.ETHERNET, *, snap: int = 65535, most_tunnels: int = 8
+) -> pl.DataFrame:
     data = m.pcap(packets, link=link, snap=snap)
     header = read_header(data[:24])
     assert header is not None
@@ -77,7 +79,14 @@ def test_tags_are_kept_outermost_first() -> None:
 
 def test_tcp_behind_ip_options_has_its_flags_and_numbers() -> None:
     found = row(m.ethernet(m.ipv4(m.tcp(b"abc", options=bytes(8)), 6, options=bytes(8))))
-    wanted = {"tcp_flags": 0x18, "tcp_seq": 100, "tcp_ack": 200, "tcp_window": 512, "payload_length": 3, "ttl": 64}
+    wanted = {
+        "tcp_flags": 0x18,
+        "tcp_seq": 100,
+        "tcp_ack": 200,
+        "tcp_window": 512,
+        "payload_length": 3,
+        "ttl": 64,
+    }
     assert part(found, **wanted) == wanted
     assert found["payload_offset"] == 14 + 28 + 28
 
@@ -92,9 +101,23 @@ def test_the_quick_way_and_the_long_way_agree() -> None:
 
 
 def test_ipv6_extension_headers_are_passed() -> None:
-    behind = bytes([60, 0]) + bytes(6) + bytes([44, 0]) + bytes(6) + bytes([17, 0, 0, 1, 0, 0, 0, 9]) + m.udp(b"hey")
+    behind = (
+        bytes([60, 0])
+        + bytes(6)
+        + bytes([44, 0])
+        + bytes(6)
+        + bytes([17, 0, 0, 1, 0, 0, 0, 9])
+        + m.udp(b"hey")
+    )
     found = row(m.ethernet(m.ipv6(behind, 0), 0x86DD))
-    wanted = {"protocol": 17, "src_port": 1111, "more_fragments": 1, "fragment_id": 9, "src_ip": "::1", "reason": "ok"}
+    wanted = {
+        "protocol": 17,
+        "src_port": 1111,
+        "more_fragments": 1,
+        "fragment_id": 9,
+        "src_ip": "::1",
+        "reason": "ok",
+    }
     assert part(found, **wanted) == wanted
 
 
@@ -104,13 +127,17 @@ def test_a_later_fragment_has_no_ports() -> None:
     assert part(found, **wanted) == wanted
 
 
-OUTER = {"src": "172.16.0.1", "dst": "172.16.0.2"}
+OUTER: dict[str, Any] = {"src": "172.16.0.1", "dst": "172.16.0.2"}
 TUNNELLED = [
     ("ipip", 0, m.ipv4(PLAIN, 4, **OUTER)),
     ("gre", 0, m.ipv4(b"\0\0\x08\0" + PLAIN, 47, **OUTER)),
     ("gre", 77, m.ipv4(b"\x30\0\x65\x58" + b"\0\0\0\x4d\0\0\0\x01" + m.ethernet(PLAIN), 47, **OUTER)),
     ("vxlan", 300, m.ipv4(m.udp(b"\x08\0\0\0\0\x01\x2c\0" + m.ethernet(PLAIN), dst=4789), **OUTER)),
-    ("geneve", 5, m.ipv4(m.udp(b"\x01\0\x65\x58\0\0\x05\0" + bytes(4) + m.ethernet(PLAIN), dst=6081), **OUTER)),
+    (
+        "geneve",
+        5,
+        m.ipv4(m.udp(b"\x01\0\x65\x58\0\0\x05\0" + bytes(4) + m.ethernet(PLAIN), dst=6081), **OUTER),
+    ),
     ("geneve", 5, m.ipv4(m.udp(b"\0\0\x08\0\0\0\x05\0" + PLAIN, dst=6081), **OUTER)),
     ("gtp-u", 0xCAFE, m.ipv4(m.udp(m.gtp(PLAIN), dst=2152), **OUTER)),
     ("gtp-u", 0xCAFE, m.ipv4(m.udp(m.gtp(PLAIN, extensions=[b"ab", b"abcdef"]), src=2152), **OUTER)),
@@ -118,7 +145,9 @@ TUNNELLED = [
 
 
 @pytest.mark.parametrize(("kind", "number", "packet"), TUNNELLED)
-def test_a_tunnel_shows_the_packet_inside_and_the_addresses_outside(kind: str, number: int, packet: bytes) -> None:
+def test_a_tunnel_shows_the_packet_inside_and_the_addresses_outside(
+    kind: str, number: int, packet: bytes
+) -> None:
     found = row(m.ethernet(packet))
     wanted = {
         **INSIDE, "tunnel": kind, "tunnel_id": number, "tunnel_depth": 1, "reason": "ok",
@@ -157,7 +186,11 @@ def test_tunnels_are_followed_only_so_deep() -> None:
         ("bad IP header length", m.ethernet(b"\x44" + PLAIN[1:]), 1),
         ("bad IP length", m.ethernet(m.ipv4(m.udp(b""), total=19)), 1),
         ("IP longer than the packet", m.ethernet(m.ipv4(m.udp(b"hello"), total=500)), 1),
-        ("truncated IP options or extension header", m.ethernet(m.ipv6(b"\x3c\x09" + bytes(6), 0), 0x86DD), 1),
+        (
+            "truncated IP options or extension header",
+            m.ethernet(m.ipv6(b"\x3c\x09" + bytes(6), 0), 0x86DD),
+            1,
+        ),
         ("truncated transport header", m.ethernet(m.ipv4(m.udp(b"")[:6])), 1),
         ("bad transport length", m.ethernet(m.ipv4(m.udp(b"")[:5] + b"\x03\0\0")), 1),
         ("malformed inner packet", m.ethernet(m.ipv4(b"\x95" + PLAIN[1:], 4)), 1),

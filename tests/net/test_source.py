@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.net import making as m
 
 from penstock.connect.source import BadRecord, Limit
 from penstock.errors import BadArgument
 from penstock.net import Pcap
 from penstock.net.planner import PcapPlanner
 from penstock.testing.sources import check_source, read_range
-from tests.net import making as m
 
 LIMITS = (Limit(rows=1), Limit(rows=7), Limit(bytes=64), Limit(bytes=4096))
 
@@ -29,7 +29,9 @@ def ng(count: int) -> bytes:
     """Two sections of different byte order; an interface is described in the middle of the second."""
     made = packets(count)
     first = m.section() + m.interface() + b"".join(m.enhanced(p, 10**15 + i) for i, p in enumerate(made))
-    second = m.section(">") + m.interface(order=">") + b"".join(m.enhanced(p, 10**15, order=">") for p in made[:5])
+    second = (
+        m.section(">") + m.interface(order=">") + b"".join(m.enhanced(p, 10**15, order=">") for p in made[:5])
+    )
     second += m.interface(order=">", resolution=9) + m.block(5, bytes(20), ">")
     return first + second + b"".join(m.enhanced(p, 10**18, 1, ">") + m.simple(p, ">") for p in made[5:])
 
@@ -76,7 +78,9 @@ def test_any_cut_of_a_file_gives_the_same_rows(name: str, tmp_path: Path) -> Non
 
 def test_any_cut_of_a_folder_gives_the_same_rows(tmp_path: Path) -> None:
     folder = put(tmp_path / "in", FILES)
-    rows = check_source(lambda: Pcap(folder, columns=["time", "src_port", "packet"]), tmp_path / "state", limits=LIMITS)
+    rows = check_source(
+        lambda: Pcap(folder, columns=["time", "src_port", "packet"]), tmp_path / "state", limits=LIMITS
+    )
     assert rows.height > 40 + 50 + 50 + 50
 
 
@@ -84,7 +88,9 @@ def test_counts_are_the_same_for_any_cut(tmp_path: Path, monkeypatch: pytest.Mon
     for module in ("boundaries", "reader"):
         monkeypatch.setattr(f"penstock.net.{module}.STRETCH_BYTES", 500)
     folder = put(tmp_path / "in", FILES)
-    counts = check_source(lambda: Pcap(folder, rows="counts"), tmp_path / "state", limits=LIMITS, limit_kind="units")
+    counts = check_source(
+        lambda: Pcap(folder, rows="counts"), tmp_path / "state", limits=LIMITS, limit_kind="units"
+    )
     rows, _ = drained(Pcap(folder), tmp_path / "packets")
     assert counts["packets"].sum() == rows.height
     assert counts["bytes"].sum() == rows["length"].sum()

@@ -84,6 +84,9 @@ def run(
         ),
     ] = "stopped",
     memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
+    allow_state_loss: Annotated[
+        bool, typer.Option("--allow-state-loss", help="Start although changed nodes lose their state.")
+    ] = False,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; repeat it.")
     ] = None,
@@ -103,6 +106,7 @@ def run(
         every=time_between,
         until=until,
         memory=memory,
+        allow_state_loss=allow_state_loss,
         spark=settings,
     )
 

@@ -39,13 +39,18 @@ def report(found: Inspection) -> str:
     packed = "" if found.compression == "none" else f", {found.compression}"
     lines = [
         f"{found.path}: {found.format}{packed}",
-        f"{found.packets} packets, {numbers.size(found.bytes)} on the wire, {numbers.size(found.captured_bytes)} captured",
+        f"{found.packets} packets, {numbers.size(found.bytes)} on the wire, "
+        f"{numbers.size(found.captured_bytes)} captured",
     ]
     if found.first_time:
         lines.append(f"{found.first_time} to {found.last_time}")
     if found.blocks:
         lines.append("blocks: " + ", ".join(f"{kind} {count}" for kind, count in found.blocks.items()))
-    for title, rows in (("link types", found.link_types), ("protocols", found.protocols), ("tunnels", found.tunnels)):
+    for title, rows in (
+        ("link types", found.link_types),
+        ("protocols", found.protocols),
+        ("tunnels", found.tunnels),
+    ):
         lines += _table(title, rows)
     lines += _table("not, or not fully, decoded", found.malformed)
     if found.damaged:

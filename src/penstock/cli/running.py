@@ -28,6 +28,8 @@ def run_topology(topology: Topology, **options: Any) -> None:
     console.print(f"penstock: starting '{topology.name}' on {chosen.master}", markup=False, highlight=False)
     try:
         with start(topology, chosen) as handle:
+            if handle.adopted and handle.adopted.version > 1:
+                console.print(f"the topology has changed; {handle.adopted}", markup=False, highlight=False)
             seen = watch(handle, topology.name, console=console)
             text = summary(topology.name, seen, handle.directory, results(topology))
         console.print(text, markup=False, highlight=False, soft_wrap=True)

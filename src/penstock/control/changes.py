@@ -87,7 +87,7 @@ def require_applicable(plan: ChangePlan, *, allow_state_loss: bool) -> None:
         raise BadChange(
             topology=plan.program.graph.name,
             reason="state would be lost: " + "; ".join(f"{name} ({why})" for name, why in unasked),
-            next_step="keep these nodes as they are, or pass allow_state_loss=True",
+            next_step="keep these nodes as they are, or allow it (allow_state_loss=True, --allow-state-loss)",
         )
 
 

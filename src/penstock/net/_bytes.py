@@ -1,4 +1,4 @@
-"""Numba steps that read numbers out of raw bytes. Places are unsigned: the compiler makes one load of each."""
+"""Numba steps that read numbers out of raw bytes. Unsigned places let the compiler load each at once."""
 
 from __future__ import annotations
 

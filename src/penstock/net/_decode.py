@@ -52,7 +52,9 @@ def decode_one(
 
 
 @step
-def plain_protocol(data: Column, at: Any, captured: Any, length: Any, link_type: Any, most_tunnels: Any) -> Any:
+def plain_protocol(
+    data: Column, at: Any, captured: Any, length: Any, link_type: Any, most_tunnels: Any
+) -> Any:
     """The protocol of a sound TCP or UDP packet right in IPv4 in Ethernet, by far the most common; else 0."""
     if link_type != 1 or captured < 42 or be16(data, at + 12) != 0x0800:
         return 0

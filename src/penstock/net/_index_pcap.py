@@ -59,7 +59,7 @@ def index_pcap(
     data: Column,
     filled: int,
     base: int,
-    last: bool,
+    last: Any,
     stop: int,
     until: int,
     most: int,
@@ -72,7 +72,7 @@ def index_pcap(
 ) -> int:
     """Find records from state[AT] on that begin before ``stop`` and end by ``until``, at most ``most``.
 
-    Places are those in the file. It ends before a good record, or at the end: damage before it is passed over.
+    Places are those in the file. It ends before a good record or at the end, behind any damage.
     ``base`` is where the buffer begins in the file; ``last``: nothing comes after the buffer. Fills
     places (record, packet, time), lengths (captured, wire) and kinds (interface, link type).
     """

@@ -1,4 +1,4 @@
-"""What the index kernels share with their caller: places in the state, what they answer, why records are bad."""
+"""What the index kernels share with their caller: places in the state, answers, reasons."""
 
 from __future__ import annotations
 
@@ -48,4 +48,5 @@ REASONS = {
 """Why a stretch of a capture could not be read."""
 
 BLOCK_KINDS = ("SHB", "IDB", "PB", "SPB", "NRB", "ISB", "EPB", "SJE", "DSB", "CB", "DCB", "other")
-"""Blocks of pcapng in the order in which they are counted; `SJE` is the systemd journal, `CB` and `DCB` are custom."""
+"""Blocks of pcapng in the order in which they are counted; `SJE` is the
+systemd journal, `CB` and `DCB` are custom."""

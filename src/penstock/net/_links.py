@@ -72,9 +72,7 @@ def _llc(data: Column, at: Any, cap: Any) -> tuple[Any, Any, Any]:
 
 
 @step
-def by_type(
-    data: Column, at: Any, cap: Any, kind: Any, row: Column
-) -> tuple[Any, Any, Any]:
+def by_type(data: Column, at: Any, cap: Any, kind: Any, row: Column) -> tuple[Any, Any, Any]:
     """What an Ethernet type announces; tags and labels are written down."""
     row[y.ETHERTYPE] = kind
     if kind in (_IPV4, _IPV6):

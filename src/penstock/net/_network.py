@@ -41,9 +41,7 @@ def _enter(version: Any, row: Column) -> None:
 
 
 @step
-def _ipv4(
-    data: Column, at: Any, cap: Any, wire: Any, row: Column
-) -> tuple[Any, Any, Any, Any, Any]:
+def _ipv4(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any, Any, Any, Any, Any]:
     header = (u8(data, at) & 15) * 4
     if cap - at < 20:
         return y.STOP, y.CUT_IP, at, cap, wire
@@ -77,9 +75,7 @@ def _ipv4(
 
 
 @step
-def _ipv6(
-    data: Column, at: Any, cap: Any, wire: Any, row: Column
-) -> tuple[Any, Any, Any, Any, Any]:
+def _ipv6(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any, Any, Any, Any, Any]:
     if cap - at < 40:
         return y.STOP, y.CUT_IP, at, cap, wire
     _enter(6, row)

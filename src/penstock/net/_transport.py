@@ -20,12 +20,9 @@ _TO_MPLS, _TO_ETHERNET, _ERSPAN, _ERSPAN3 = 0x8847, 0x6558, 0x88BE, 0x22EB
 @step
 def is_tunnel(source: Any, target: Any) -> Any:
     """Whether ports of UDP may belong to a tunnel."""
-    return (
-        target == _GTP_PORT or source == _GTP_PORT or target == _VXLAN_PORT or target == _GENEVE_PORT
-    )
+    return source == _GTP_PORT or target in (_GTP_PORT, _VXLAN_PORT, _GENEVE_PORT) @ step
 
 
-@step
 def transport(
     data: Column, at: Any, cap: Any, wire: Any, protocol: Any, descend: Any, row: Column
 ) -> tuple[Any, Any, Any]:
@@ -34,15 +31,15 @@ def transport(
         return y.STOP, y.OK, at
     if protocol == _TCP:
         return _tcp(data, at, cap, wire, row)
-    if protocol == _UDP or protocol == _UDP_LITE:
+    if protocol in (_UDP, _UDP_LITE):
         return _udp(data, at, cap, wire, protocol, descend, row)
-    if protocol == _SCTP or protocol == _DCCP:
+    if protocol in (_SCTP, _DCCP):
         header = 12
         if cap - at < 4:
             return y.STOP, y.CUT_TRANSPORT, at
         row[y.SRC_PORT], row[y.DST_PORT] = be16(data, at), be16(data, at + 2)
         return y.STOP, y.OK if cap - at >= header else y.CUT_TRANSPORT, min(at + header, cap)
-    if protocol == _ICMP or protocol == _ICMP6:
+    if protocol in (_ICMP, _ICMP6):
         if cap - at < 4:
             return y.STOP, y.CUT_TRANSPORT, at
         row[y.ICMP_TYPE], row[y.ICMP_CODE] = data[at], data[at + 1]
@@ -53,9 +50,7 @@ def transport(
 
 
 @step
-def _carried(
-    data: Column, at: Any, cap: Any, protocol: Any, row: Column
-) -> tuple[Any, Any, Any]:
+def _carried(data: Column, at: Any, cap: Any, protocol: Any, row: Column) -> tuple[Any, Any, Any]:
     """A packet right inside of IP."""
     if protocol == _IP4_IN:
         row[y.TUNNEL] = y.IPIP if row[y.VERSION] == 4 else y.FOUR_IN_SIX
@@ -73,9 +68,7 @@ def _carried(
 
 
 @step
-def _tcp(
-    data: Column, at: Any, cap: Any, wire: Any, row: Column
-) -> tuple[Any, Any, Any]:
+def _tcp(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any, Any, Any]:
     if cap - at < 4:
         return y.STOP, y.CUT_TRANSPORT if wire > cap or wire - at < 20 else y.BAD_TRANSPORT, at
     row[y.SRC_PORT], row[y.DST_PORT] = be16(data, at), be16(data, at + 2)

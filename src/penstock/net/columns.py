@@ -66,11 +66,13 @@ TYPES: dict[str, str] = {
     **dict.fromkeys(LONG, "uint32"),
     **_TAKEN,
 }
-"""Every column that a packet can have. Addresses of IPv4 are written as ::ffff:a.b.c.d; what a packet does
-not have is 0. ``length`` is the length on the wire, ``payload_offset`` counts from the packet's first captured
-byte, ``payload_length`` is what the headers say. Of a packet in a tunnel the columns tell of the innermost
-packet, the ``outer_…`` columns of the one that carries it; tags and labels are the first ones found.
-``time`` and ``time_ns`` are null where a capture has no time. ``packet`` holds the captured bytes."""
+"""Every column that a packet can have; what a packet does not have is 0.
+
+IPv4 addresses are written as ::ffff:a.b.c.d. ``length`` is the length on the wire, ``payload_offset`` counts
+from the packet's first captured byte, ``payload_length`` is what the headers say. Of a packet in a tunnel the
+columns tell of the innermost packet, the ``outer_…`` columns of the one that carries it; tags and labels are
+the first ones found. ``time`` and ``time_ns`` are null where a capture has no time. ``packet`` holds the
+captured bytes."""
 
 DEFAULT = tuple(name for name in TYPES if name not in _TAKEN)
 
@@ -86,7 +88,7 @@ COUNTS = Schema(
         ("captured_bytes", "int64"),
     )
 )
-"""Packets of a stretch of a capture that are alike, added up, and the times between which they were captured
+"""Packets of a stretch of a capture that are alike, added up, and between which times they came
 (TCP and UDP in sound IPv4 packets share theirs)."""
 
 

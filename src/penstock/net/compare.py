@@ -36,8 +36,8 @@ class Difference:
 
     def __str__(self) -> str:
         return (
-            f"{self.capture}: {self.ours.packets} packets and {self.ours.bytes} bytes, theirs {self.theirs.packets} and "
-            f"{self.theirs.bytes} ({self.later_fragments} later fragments, {self.malformed} malformed)"
+            f"{self.capture}: {self.ours.packets} packets and {self.ours.bytes} bytes, "
+            f"theirs {self.theirs.packets} and {self.theirs.bytes} ({self.later_fragments} later fragments, {self.malformed} malformed)"
         )
 
 
@@ -49,7 +49,16 @@ def ndpi_totals(report: str) -> Totals:
 
 def our_packets(capture: Path) -> pl.DataFrame:
     """What the comparison needs of all packets of a capture."""
-    frames = [pl.DataFrame(schema={"ip_version": pl.UInt8, "captured": pl.UInt32, "fragment_offset": pl.UInt16, "reason": pl.UInt8})]
+    frames = [
+        pl.DataFrame(
+            schema={
+                "ip_version": pl.UInt8,
+                "captured": pl.UInt32,
+                "fragment_offset": pl.UInt16,
+                "reason": pl.UInt8,
+            }
+        )
+    ]
     try:
         with opened(str(capture)) as (walk, _):
             frames += [decode_block(block, _COLUMNS) for block in walk.blocks() if len(block)]

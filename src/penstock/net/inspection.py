@@ -18,11 +18,15 @@ from penstock.net.opening import NotACapture, opened
 
 _COLUMNS = ("time_ns", "length", "captured", "link_type", "ip_version", "protocol", "tunnel", "reason")
 _GROUPS = ("link_type", "ip_version", "protocol", "tunnel", "reason")
-_PROTOCOLS = {1: "ICMP", 2: "IGMP", 4: "IPv4", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6", 47: "GRE", 50: "ESP",
-              51: "AH", 58: "ICMPv6", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 132: "SCTP", 136: "UDPLite"}  # fmt: skip
-_LINKS = {0: "BSD loopback", 1: "Ethernet", 9: "PPP", 12: "raw IP", 14: "raw IP", 50: "PPP", 51: "PPPoE", 101: "raw IP",
-          104: "Cisco HDLC", 105: "802.11", 108: "OpenBSD loopback", 113: "Linux cooked v1", 127: "802.11 radiotap",
-          192: "PPI", 228: "IPv4", 229: "IPv6", 276: "Linux cooked v2"}  # fmt: skip
+_PROTOCOLS = {
+    1: "ICMP", 2: "IGMP", 4: "IPv4", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6", 47: "GRE", 50: "ESP", 51: "AH",
+    58: "ICMPv6", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 132: "SCTP", 136: "UDPLite",
+}  # fmt: skip
+_LINKS = {
+    0: "BSD loopback", 1: "Ethernet", 9: "PPP", 12: "raw IP", 14: "raw IP", 50: "PPP", 51: "PPPoE", 101: "raw IP",
+    104: "Cisco HDLC", 105: "802.11", 108: "OpenBSD loopback", 113: "Linux cooked v1", 127: "802.11 radiotap",
+    192: "PPI", 228: "IPv4", 229: "IPv6", 276: "Linux cooked v2",
+}  # fmt: skip
 _MOST_FAULTS = 1000
 
 
@@ -103,14 +107,18 @@ def _summary(path: str, codec: str, walk: Walk, sums: pl.DataFrame | None, fault
     decoded = sums.filter(pl.col("ip_version") > 0)
     kinds = decoded.with_columns(
         name=pl.format("IPv{} ", "ip_version")
-        + pl.col("protocol").replace_strict(_PROTOCOLS, default=pl.format("protocol {}", "protocol"), return_dtype=pl.String)
+        + pl.col("protocol").replace_strict(
+            _PROTOCOLS, default=pl.format("protocol {}", "protocol"), return_dtype=pl.String
+        )
     )
-    links = pl.col("link_type").replace_strict(_LINKS, default=pl.format("link type {}", "link_type"), return_dtype=pl.String)
+    links = pl.col("link_type").replace_strict(
+        _LINKS, default=pl.format("link type {}", "link_type"), return_dtype=pl.String
+    )
     return Inspection(
         **common,
-        packets=sums["packets"].sum(),
-        bytes=sums["bytes"].sum(),
-        captured_bytes=sums["captured"].sum(),
+        packets=int(sums["packets"].sum()),
+        bytes=int(sums["bytes"].sum()),
+        captured_bytes=int(sums["captured"].sum()),
         first_time=_time(sums["first"].min()),
         last_time=_time(sums["last"].max()),
         link_types=_tallies(sums.with_columns(name=links)),
@@ -121,7 +129,9 @@ def _summary(path: str, codec: str, walk: Walk, sums: pl.DataFrame | None, fault
 
 
 def _named(sums: pl.DataFrame, column: str, names: tuple[str, ...]) -> pl.DataFrame:
-    return sums.with_columns(name=pl.col(column).replace_strict(dict(enumerate(names)), return_dtype=pl.String))
+    return sums.with_columns(
+        name=pl.col(column).replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+    )
 
 
 def _tallies(sums: pl.DataFrame) -> tuple[Tally, ...]:

@@ -26,7 +26,9 @@ Tunnels = Literal["inner", "outer"]
 
 @dataclass(frozen=True, slots=True, init=False)
 class Pcap(Source):
-    """Read captures (pcap and pcapng; plain, gzip or zstd): one path, a pattern, or a directory as files arrive.
+    """Read captures: one path, a pattern such as ``traces/*.pcap``, or a directory as files arrive.
+
+    Understands pcap and pcapng, plain or compressed with gzip or zstd, whatever the names are.
 
     Files are taken as `Files` does: whole, in the order of (modification time, name), each exactly once;
     write under a name that begins with "." or ends in ".tmp" and rename. A large plain file is split over
@@ -35,8 +37,8 @@ class Pcap(Source):
     behind them.
 
     ``columns`` chooses columns (see `penstock.net.columns.TYPES`; "packet" holds the bytes);
-    ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file. ``tunnels="outer"``
-    tells of the outermost IP packet and looks into no tunnel. A compressed file is taken in one epoch,
+    ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file.
+    ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is taken in one epoch,
     whatever the limits. ``lateness`` is how far times lag behind the greatest one seen; ``ends="drained"``
     ends the source when all files have been read.
     """

@@ -109,7 +109,14 @@ class PcapPlanner(SourcePlanner):
         return os.path.normpath(os.path.join(root_of(self._source.path), entry.path))  # noqa: PTH118
 
     def _cut(
-        self, number: int, entry: FileEntry, position: int, rows: int | None, most_bytes: int | None, *, is_first: bool
+        self,
+        number: int,
+        entry: FileEntry,
+        position: int,
+        rows: int | None,
+        most_bytes: int | None,
+        *,
+        is_first: bool,
     ) -> Cut:
         """How much of a file fits; the position stays where it is when nothing does."""
         left = entry.size - position
@@ -156,7 +163,11 @@ class PcapPlanner(SourcePlanner):
             resume = self._resume(number, entry, begin)
         except (OSError, NotACapture):
             resume = None
-        return CapturePiece(piece) if resume is None else CapturePiece(piece, resume.section, resume.last_interface)
+        return (
+            CapturePiece(piece)
+            if resume is None
+            else CapturePiece(piece, resume.section, resume.last_interface)
+        )
 
     def _weight(self, piece: CapturePiece) -> float:
         entry = self._index[piece.piece.number]

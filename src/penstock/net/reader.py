@@ -110,5 +110,3 @@ class _PieceReader:
     def _bad(self, place: int, raw: bytes, reason: str) -> None:
         where = f"{Path(self._piece.path).name}@byte {place}"
         self._reject(BadRecord(self._piece.place(place), where, raw, reason))
-
-

@@ -29,6 +29,8 @@ class Boundary:
     epoch: int
     failures: Path | None
     """Where a batch that stops the topology is saved; None: nowhere."""
+    place: str = ""
+    """What tells this task's saved batch from those of others, such as a slice."""
     letters: list[dict[str, Any]] = field(default_factory=list)
 
     def reject(self, node: str, position: int, place: str, raw: bytes, reason: str) -> None:
@@ -71,7 +73,7 @@ class Boundary:
     def _save(self, node: Node, batch: pl.DataFrame | None) -> str:
         if batch is None or self.failures is None:
             return "(not saved)"
-        path = self.failures / f"{node.name}-epoch-{self.epoch}.arrow"
+        path = self.failures / f"{node.name}-epoch-{self.epoch}{self.place}.arrow"
         try:
             self.failures.mkdir(parents=True, exist_ok=True)
             batch.write_ipc(path)

@@ -64,7 +64,10 @@ class Hop(StatefulProcessor):
 
     def _serve(self, program: Program, node: Node, rows: list[Row]) -> Iterator[Row]:
         head = rows[0]
-        boundary, counters = Boundary(head.epoch, self._directory.failures), Counters()
+        boundary, counters = (
+            Boundary(head.epoch, self._directory.failures, f"-slice-{head.slice}"),
+            Counters(),
+        )
         run = SliceRun(program, node, head.slice, boundary, counters)
         times = [row.punctuation for row in rows if row.kind == "punctuation"]
         arrivals = [self._arrival(program, row) for row in rows if row.kind in ("data", "shared")]

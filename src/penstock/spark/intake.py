@@ -169,7 +169,7 @@ class IntakeTask:
         self._program = directory.load(partition.version)
         self._partition = partition
         self._stamper = Stamper(partition.version, epoch, partitions)
-        self._boundary = Boundary(epoch, directory.failures)
+        self._boundary = Boundary(epoch, directory.failures, f"-task-{partition.number}")
         self._counters = Counters()
 
     def batches(self) -> Iterator[pa.RecordBatch]:

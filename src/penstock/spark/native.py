@@ -55,7 +55,10 @@ def _framed(name: str, returns: Schema, directory_name: str, partitions: int) ->
         directory = RunDirectory(Path(directory_name))
         version = int(read_offset(directory, epoch)["version"])
         program, counters = directory.load(version), Counters()
-        boundary, stamper = Boundary(epoch, directory.failures), Stamper(version, epoch, partitions)
+        boundary, stamper = (
+            Boundary(epoch, directory.failures, f"-task-{place}"),
+            Stamper(version, epoch, partitions),
+        )
         outbox = Outbox(f"{name}#{place:05d}", place % 120, boundary)
         with failures_recorded(directory):
             node = program.graph[name]

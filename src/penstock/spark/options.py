@@ -31,7 +31,10 @@ class RunOptions:
     """When to end: when stopped, when all sources have ended, or when nothing is left to read."""
     memory: str = "1g"
     """Heap of Spark's driver, which on one machine does all the work."""
+    allow_state_loss: bool = False
+    """Start a changed topology although nodes lose their state by it."""
     spark: Mapping[str, str] = field(default_factory=dict)
+    """Further settings of Spark."""
 
     def __post_init__(self) -> None:
         if self.partitions is not None and (self.partitions < 1 or PARTITIONS_DIVIDE % self.partitions):

@@ -44,7 +44,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     lock = directory.lock()
     try:
         fabric = _fabric(directory, program, options)
-        change = _adopt(directory, program, fabric["hops"])
+        change = _adopt(directory, program, fabric["hops"], options)
         directory.hold.unlink(missing_ok=True)
         directory.take_failure()
         query = _query(change.program, directory, run_id, options, fabric)
@@ -254,7 +254,7 @@ def epoch_versions(directory: RunDirectory) -> list[tuple[int, int]]:
     return sorted(found)
 
 
-def _adopt(directory: RunDirectory, program: Program, hops: int) -> ChangePlan:
+def _adopt(directory: RunDirectory, program: Program, hops: int, options: RunOptions) -> ChangePlan:
     """Make the topology the current version, as a change of the one that ran last."""
     current = directory.current()
     if current == 0:
@@ -263,7 +263,7 @@ def _adopt(directory: RunDirectory, program: Program, hops: int) -> ChangePlan:
         change = plan_change(
             directory.load(current), program, version=max(directory.versions()) + 1, hops=hops
         )
-        require_applicable(change, allow_state_loss=False)
+        require_applicable(change, allow_state_loss=options.allow_state_loss)
         if not change:
             return ChangePlan(
                 program=directory.load(current),
