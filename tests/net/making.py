@@ -59,8 +59,8 @@ def gtp(payload: bytes, teid: int = 0xCAFE, extensions: Sequence[bytes] = ()) ->
 
 
 def pcap(
-    packets: Sequence[bytes], *, order: Order = "<", is_nano: bool = False, link: int = ETHERNET, snap: int = 65535,
-    start_s: int = 1_700_000_000,
+    packets: Sequence[bytes], *, order: Order = "<", is_nano: bool = False, link: int = ETHERNET,
+    snap: int = 65535, start_s: int = 1_700_000_000,
 ) -> bytes:  # fmt: skip
     magic = 0xA1B23C4D if is_nano else 0xA1B2C3D4
     out = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, snap, link)

@@ -27,7 +27,8 @@ CAPTURES = [
     m.pcap(SEEDS),
     m.pcap(SEEDS, order=">", is_nano=True),
     m.section() + m.interface() + b"".join(m.enhanced(packet, 10**15) + m.simple(packet) for packet in SEEDS)
-    + m.section(">") + m.interface(order=">", resolution=9) + b"".join(m.obsolete(p, 10**18, 0, ">") for p in SEEDS),
+    + m.section(">") + m.interface(order=">", resolution=9)
+    + b"".join(m.obsolete(packet, 10**18, 0, ">") for packet in SEEDS),
 ]  # fmt: skip
 edits = st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), max_size=12)
 often = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

@@ -20,7 +20,7 @@ def at(second: float) -> dt.datetime:
 
 
 def rows(*events: Row) -> ps.Generator:
-    """Rows (second, k, v) in this order. Time is promised by the greatest time seen: earlier rows are late."""
+    """Rows (second, k, v) in this order. After each, time is promised to have come to the greatest so far."""
     columns = {
         "time": [None if second is None else at(second) for second, _, _ in events],
         "k": [k for _, k, _ in events],
@@ -28,10 +28,16 @@ def rows(*events: Row) -> ps.Generator:
     }
     frame = pl.DataFrame(columns, schema={"time": pl.Datetime("us"), "k": pl.String, "v": pl.Int64})
     schema = {"time": dt.datetime, "k": str, "v": int}
-    return ps.Generator(lambda first, count: frame[first : first + count], schema=schema, rows=len(events), time="time")
+    seconds = [second or 0 for second, _, _ in events]
+    return ps.Generator(
+        lambda first, count: frame[first : first + count],
+        schema=schema, rows=len(events), time="time", time_of=lambda n: at(max(seconds[:n], default=0)),
+    )  # fmt: skip
 
 
-def started(build: Callable[..., ps.Stream], *sources: ps.Generator, keep_decoded: bool = True) -> ReferenceRun:
+def started(
+    build: Callable[..., ps.Stream], *sources: ps.Generator, keep_decoded: bool = True
+) -> ReferenceRun:
     """A run of one operator over these sources; all its outputs are collected under their names."""
     top = ps.Topology("t")
     stream = build(*(top.source(f"source{n}", source) for n, source in enumerate(sources)))

@@ -95,7 +95,12 @@ def join(left: Rows, right: Rows, *, within: int, how: str, matches: Callable[[R
         for j, b in enumerate(right):
             times = {"time": max(a["time"], b["time"]), "time_left": a["time"], "time_right": b["time"]}
             pair = {"k": a["k"], **times, "v": a["v"], "v_right": b["v"]}
-            if a["k"] is not None and a["k"] == b["k"] and abs(a["time"] - b["time"]) <= within and matches(pair):
+            if (
+                a["k"] is not None
+                and a["k"] == b["k"]
+                and abs(a["time"] - b["time"]) <= within
+                and matches(pair)
+            ):
                 made.append(pair)
                 seen_left.add(i)
                 seen_right.add(j)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument, MissingColumn
 from penstock.plan.passes import plan
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
+from penstock.testing import Epoch
 
 
 def counting(**options: Any) -> Any:
@@ -50,6 +53,33 @@ def test_late_events_are_kept_as_they_came_if_asked() -> None:
     assert out(run, "late") == [(None, "b", 8), (at(3), "a", 7)]
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    seconds=st.lists(st.integers(0, 40), min_size=1, max_size=30),
+    size=st.integers(1, 7),
+    late=st.sampled_from(["counted", "kept"]),
+)
+def test_whatever_a_source_does_each_event_is_counted_once_or_late(
+    seconds: list[int], size: int, late: str
+) -> None:
+    run = started(counting(late=late), rows(*((second, "ab"[second % 2], 1) for second in seconds)))
+    run.drain(Epoch(size))
+    too_late = run.result()["to-late"]
+    counted = too_late["events"].sum() if late == "counted" else too_late.height
+    assert run.result()["to-out"]["n"].sum() + counted == len(seconds)
+    assert len(set(run.result()["to-out"].select("k", "start").rows())) == run.result()["to-out"].height
+
+
+def test_columns_named_like_those_of_a_window_are_read_as_they_are() -> None:
+    def build(stream: ps.Stream) -> ps.Stream:
+        first = stream.aggregate("first", window=ps.tumbling("2s"), n=ps.count())
+        return first.aggregate("second", window=ps.tumbling("10s"), time="end", since=ps.min("start"))
+
+    run = started(build, rows((5, "a", 0), (7, "a", 0)))
+    run.drain()
+    assert out(run) == [(at(0), at(10), at(4))]
+
+
 def test_an_event_behind_the_punctuation_counts_while_its_window_is_open() -> None:
     run = started(counting(), rows((8, "a", 0), (3, "a", 0), (20, "a", 0)))
     epochs(run, 1, 1, 1).drain()
@@ -58,7 +88,10 @@ def test_an_event_behind_the_punctuation_counts_while_its_window_is_open() -> No
 
 
 def test_nothing_is_held_of_windows_that_have_closed() -> None:
-    run = started(counting(window=ps.sliding(length="10s", every="5s")), rows(*((n, "abc"[n % 3], n) for n in range(200))))
+    run = started(
+        counting(window=ps.sliding(length="10s", every="5s")),
+        rows(*((n, "abc"[n % 3], n) for n in range(200))),
+    )
     most = 0
     for _ in range(20):
         epochs(run, 10)
@@ -68,9 +101,14 @@ def test_nothing_is_held_of_windows_that_have_closed() -> None:
     assert held(run) == 0
 
 
-def test_partials_are_merged_before_the_window_closes_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partials_are_merged_before_the_window_closes_when_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("penstock.operators.aggregate._WORTHWHILE", 4)
-    run = started(counting(window=ps.tumbling("1h"), total=ps.sum("v")), rows(*((n, "ab"[n % 2], n) for n in range(100))))
+    run = started(
+        counting(window=ps.tumbling("1h"), total=ps.sum("v")),
+        rows(*((n, "ab"[n % 2], n) for n in range(100))),
+    )
     epochs(run, *[2] * 49)
     assert held(run) <= 20
     run.drain()
@@ -79,7 +117,9 @@ def test_partials_are_merged_before_the_window_closes_when_there_are_many(monkey
 
 def test_what_is_saved_follows_what_changed_and_not_what_is_held() -> None:
     many = [(n * 1e-3, f"key{n}", n) for n in range(2000)]
-    run = started(counting(window=ps.tumbling("1h"), parallelism=1), rows(*many, (3, "one", 1), (4, "two", 1)))
+    run = started(
+        counting(window=ps.tumbling("1h"), parallelism=1), rows(*many, (3, "one", 1), (4, "two", 1))
+    )
     epochs(run, 2000)
     shelf = run._shelves["counts", 0]
     before = {number: len(value) for number, value in shelf.values.items()}
@@ -131,7 +171,9 @@ def test_sums_of_narrow_integers_do_not_overflow() -> None:
 
 def test_a_missing_column_is_told_before_anything_runs() -> None:
     top = ps.Topology("t")
-    top.source("s", rows()).aggregate("counts", by="k", window=ps.tumbling("1s"), n=ps.sum("bytes")).sink("out", ps.Collect())
+    top.source("s", rows()).aggregate("counts", by="k", window=ps.tumbling("1s"), n=ps.sum("bytes")).sink(
+        "out", ps.Collect()
+    )
     with pytest.raises(MissingColumn) as caught:
         plan(top)
     assert caught.value.parameters["column"] == "bytes"
@@ -139,7 +181,14 @@ def test_a_missing_column_is_told_before_anything_runs() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"start": ps.count()}, {"k": ps.count()}, {"n": "count"}, {"late": "dropped"}, {"window": "5s"}, {"by": ("k", "k")}],
+    [
+        {"start": ps.count()},
+        {"k": ps.count()},
+        {"n": "count"},
+        {"late": "dropped"},
+        {"window": "5s"},
+        {"by": ("k", "k")},
+    ],
 )
 def test_what_cannot_be_meant_is_refused(options: dict[str, Any]) -> None:
     top = ps.Topology("t")

@@ -16,22 +16,31 @@ from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
-
-import penstock as ps
-from penstock.testing import Epoch, ReferenceRun
 from tests.operators import event_time_oracle as oracle
 from tests.operators.event_time_oracle import Row, Rows
 
+import penstock as ps
+from penstock.testing import Epoch, ReferenceRun
+
 CASES = int(os.environ.get("PENSTOCK_CASES", "60"))
+pytestmark = pytest.mark.timeout(120 + CASES)
 START = dt.datetime(1969, 12, 31, 23, 59, 50)  # so that times lie on both sides of zero
 SECOND = 1_000_000
 COLUMNS = {"time": dt.datetime, "k": int, "v": int}
-OWN = {"init": lambda: 0, "add": lambda total, rows: total + (rows["v"] ** 2).sum(), "result": lambda total: total}
+OWN = {
+    "init": lambda: 0,
+    "add": lambda total, rows: total + (rows["v"] ** 2).sum(),
+    "result": lambda total: total,
+}
 AGGREGATES: dict[str, Callable[[], Any]] = {
     "count": ps.count,
-    **{name: lambda name=name: getattr(ps, name)("v") for name in "sum min max mean variance distinct first last".split()},
+    **{
+        name: lambda name=name: getattr(ps, name)("v")
+        for name in "sum min max mean variance distinct first last".split()
+    },
     "quantile": lambda: ps.quantile("v", 0.3),
     "top": lambda: ps.top("v", 2),
     "fold": lambda: ps.fold("v", **OWN, merge=lambda a, b: a + b, returns=int),
@@ -56,7 +65,8 @@ class Step:
 
 
 rows_of = st.lists(
-    st.tuples(st.integers(0, 20), st.sampled_from([0, 1, 2]), st.sampled_from([0, 1, 2, 3, None])), max_size=14
+    st.tuples(st.integers(0, 20), st.sampled_from([0, 1, 2]), st.sampled_from([0, 1, 2, 3, None])),
+    max_size=14,
 )
 cuts = st.lists(st.builds(Epoch, st.integers(1, 6), st.integers(1, 3)), max_size=5)
 slices = st.integers(1, 3)
@@ -100,8 +110,14 @@ def count_windows(draw: st.DrawFn, n: int) -> Step:
 
 @st.composite
 def joins(draw: st.DrawFn, n: int) -> Step:
-    within, how, parallelism = draw(st.integers(0, 5)), draw(st.sampled_from(["inner", "left", "outer"])), draw(slices)
-    predicate = draw(st.sampled_from([None, pl.col("v") != pl.col("v_right"), lambda df: df["v"] != df["v_right"]]))
+    within, how, parallelism = (
+        draw(st.integers(0, 5)),
+        draw(st.sampled_from(["inner", "left", "outer"])),
+        draw(slices),
+    )
+    predicate = draw(
+        st.sampled_from([None, pl.col("v") != pl.col("v_right"), lambda df: df["v"] != df["v_right"]])
+    )
 
     def matches(pair: Row) -> bool:
         known = pair["v"] is not None and pair["v_right"] is not None
@@ -117,7 +133,11 @@ def joins(draw: st.DrawFn, n: int) -> Step:
 
 @st.composite
 def dedupes(draw: st.DrawFn, n: int) -> Step:
-    by, within, parallelism = draw(st.sampled_from([["k"], ["v"], ["k", "v"]])), draw(st.integers(0, 8)), draw(slices)
+    by, within, parallelism = (
+        draw(st.sampled_from([["k"], ["v"], ["k", "v"]])),
+        draw(st.integers(0, 8)),
+        draw(slices),
+    )
     return Step(
         f"dedupe({by}, {within}s, {parallelism})",
         lambda a, b: a.dedupe(f"dedupe{n}", by, within=dt.timedelta(seconds=within), parallelism=parallelism),
@@ -138,7 +158,9 @@ def tops(draw: st.DrawFn, n: int) -> Step:
 
 
 def orders(n: int) -> st.SearchStrategy[Step]:
-    step = Step("restore_order", lambda a, b: a.restore_order(f"order{n}"), lambda a, b: sorted(a, key=oracle.order))
+    step = Step(
+        "restore_order", lambda a, b: a.restore_order(f"order{n}"), lambda a, b: sorted(a, key=oracle.order)
+    )
     return st.just(step)
 
 
@@ -226,7 +248,9 @@ def got(df: pl.DataFrame) -> Rows:
     return df.with_columns(pl.col(pl.Datetime).cast(pl.Int64)).to_dicts()
 
 
-@settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(
+    max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
 @given(
     chain=chains(), a=rows_of, b=rows_of, cut=cuts, rest=st.integers(1, 9), seed=st.integers(0, 10**6),
     keep=st.booleans(), failing=st.sets(st.integers(0, 6), max_size=2),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 
 def deduping(stream: ps.Stream) -> ps.Stream:

@@ -6,11 +6,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument, SchemaUnknown
 from penstock.plan.passes import plan
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 
 def joining(**options: Any) -> Any:
@@ -33,7 +33,11 @@ def test_the_distance_may_be_reached_but_not_exceeded(second: float, pairs: int)
 
 
 def test_left_and_outer_give_lonely_rows_at_the_end_of_their_waiting() -> None:
-    run = started(joining(how="outer"), rows((1, "a", 1), (8, "c", 0), (9, "c", 0)), rows((1, "b", 2), (8, "c", 0), (9, "c", 0)))
+    run = started(
+        joining(how="outer"),
+        rows((1, "a", 1), (8, "c", 0), (9, "c", 0)),
+        rows((1, "b", 2), (8, "c", 0), (9, "c", 0)),
+    )
     assert out(epochs(run, 1, 1)) == [
         ("a", at(6), at(1), None, 1, None),
         ("b", at(6), None, at(1), None, 2),
@@ -51,7 +55,9 @@ def test_a_lonely_row_is_emitted_where_the_other_side_was_never_seen() -> None:
 
 
 def test_a_pair_that_the_predicate_refuses_leaves_its_rows_lonely() -> None:
-    run = started(joining(how="left", predicate=pl.col("v") < pl.col("v_right")), rows((1, "a", 5)), rows((1, "a", 2)))
+    run = started(
+        joining(how="left", predicate=pl.col("v") < pl.col("v_right")), rows((1, "a", 5)), rows((1, "a", 2))
+    )
     run.drain()
     assert out(run) == [("a", at(6), at(1), None, 5, None)]
 
@@ -63,7 +69,11 @@ def test_a_null_in_the_key_matches_nothing() -> None:
 
 
 def test_late_rows_of_each_side_have_an_output_of_their_own() -> None:
-    run = started(joining(), rows((10, "a", 1), (3, "a", 2), (11, "a", 3)), rows((10, "a", 1), (4, "a", 5), (11, "a", 6)))
+    run = started(
+        joining(),
+        rows((10, "a", 1), (3, "a", 2), (11, "a", 3)),
+        rows((10, "a", 1), (4, "a", 5), (11, "a", 6)),
+    )
     epochs(run, 1, 1).drain()
     assert out(run, "late") == [(at(3), "a", 2)]
     assert out(run, "late-other") == [(at(4), "a", 5)]
@@ -82,7 +92,9 @@ def test_rows_that_can_match_no_more_are_let_go(how: str) -> None:
 
 def test_keys_of_different_types_are_refused_before_anything_runs() -> None:
     top = ps.Topology("t")
-    other = top.source("b", rows()).map("number", lambda df: df.with_columns(pl.lit(1).cast(pl.Int64).alias("k")))
+    other = top.source("b", rows()).map(
+        "number", lambda df: df.with_columns(pl.lit(1).cast(pl.Int64).alias("k"))
+    )
     joining()(top.source("a", rows()), other).sink("out", ps.Collect())
     with pytest.raises(SchemaUnknown):
         plan(top)

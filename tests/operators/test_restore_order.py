@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import penstock as ps
 from tests.operators.event_time_kit import at, epochs, held, out, rows, started
+
+import penstock as ps
 
 
 def ordering(stream: ps.Stream) -> ps.Stream:
@@ -14,7 +15,9 @@ def test_rows_leave_in_order_across_epochs_and_sources() -> None:
     def build(a: ps.Stream, b: ps.Stream) -> ps.Stream:
         return ordering(a.union("both", b))
 
-    run = started(build, rows((1, "a", 0), (3, "a", 0), (5, "a", 0)), rows((2, "b", 0), (4, "b", 0), (6, "b", 0)))
+    run = started(
+        build, rows((1, "a", 0), (3, "a", 0), (5, "a", 0)), rows((2, "b", 0), (4, "b", 0), (6, "b", 0))
+    )
     epochs(run, 1, 1, 1).drain()
     assert run.result()["to-out"]["time"].to_list() == [at(n) for n in range(1, 7)]
 

@@ -22,7 +22,10 @@ changes = st.lists(
 
 
 def frame(times: list[int]) -> pl.DataFrame:
-    return pl.DataFrame({"time": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")), "v": [str(t) for t in times]}, schema_overrides={"v": pl.String})
+    return pl.DataFrame(
+        {"time": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us")), "v": [str(t) for t in times]},
+        schema_overrides={"v": pl.String},
+    )
 
 
 def change(rows: TimedRows, what: str, by: object) -> None:
@@ -33,7 +36,7 @@ def change(rows: TimedRows, what: str, by: object) -> None:
         rows.drop(every)
     elif what == "mark":
         rows.mark(np.flatnonzero(every))
-    elif what == "replace" and rows.is_known:
+    elif what == "replace" and len(rows):
         rows.replace(rows.frame().head(3))
     elif what == "clock":
         rows.clock = int(by)  # type: ignore[call-overload]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
 
 
 def test_a_row_is_told_when_it_enters_with_the_rank_that_it_has_then() -> None:
-    run = started(lambda s: s.top_k("best", 2, by="v", group="k", parallelism=2), rows((1, "a", 5), (2, "a", 7), (3, "a", 6), (4, "a", 1)))
+    run = started(
+        lambda s: s.top_k("best", 2, by="v", group="k", parallelism=2),
+        rows((1, "a", 5), (2, "a", 7), (3, "a", 6), (4, "a", 1)),
+    )
     epochs(run, *[1] * 4).drain()
     assert out(run) == [(at(1), "a", 5, 1), (at(2), "a", 7, 1), (at(3), "a", 6, 2)]
 
@@ -33,7 +36,9 @@ def test_the_top_of_each_window_behind_an_aggregate() -> None:
 
 
 def test_no_more_than_k_rows_of_a_group_are_held() -> None:
-    run = started(lambda s: s.top_k("best", 3, by="v", group="k"), rows(*((n, "ab"[n % 2], n) for n in range(100))))
+    run = started(
+        lambda s: s.top_k("best", 3, by="v", group="k"), rows(*((n, "ab"[n % 2], n) for n in range(100)))
+    )
     run.drain()
     assert held(run) == 2 * 3
 

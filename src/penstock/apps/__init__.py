@@ -2,4 +2,5 @@
 
 APPS: dict[str, str] = {
     "demo": "penstock.apps.demo:topology",
+    "packet-counter": "penstock.apps.packet_counter:topology",
 }

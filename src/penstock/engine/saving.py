@@ -93,7 +93,9 @@ class Containers(Way):
         from penstock.operators.keyed import KeyedTable
 
         base, *deltas = _blobs(shelf, head)
-        tables = {name: KeyedTable.restored(part) for name, part in _unpacked(base).items()}
+        fresh = _parts(self.operator.init_state())
+        own = {name: part for name, part in fresh.items() if not isinstance(part, KeyedTable)}
+        tables = {name: _filled(own.get(name), part) for name, part in _unpacked(base).items()}
         for delta in deltas:
             for name, part in _unpacked(delta).items():
                 tables[name].apply(part)
@@ -208,6 +210,16 @@ def _begin(state: Any, base: dict[str, bytes]) -> None:
             parts[name] = KeyedTable.restored(part)
         else:
             parts[name].apply(part)
+
+
+def _filled(container: Any, base: bytes) -> Any:
+    """A container of another kind with what was in it; a KeyedTable with the columns that it had."""
+    if container is None:
+        from penstock.operators.keyed import KeyedTable
+
+        return KeyedTable.restored(base)
+    container.apply(base)
+    return container
 
 
 def _apply(state: Any, blob: bytes) -> None:

@@ -145,7 +145,7 @@ def count(
     TCP and UDP in sound IPv4 packets share their times.
     """
     row = np.zeros(y.ROW, np.int64)
-    tcp = udp = tcp_bytes = udp_bytes = tcp_captured = udp_captured = 0
+    tcp = udp = tcp_bytes = udp_bytes = tcp_captured = udp_captured = np.int64(0)
     least, greatest = np.int64(MAX_NS), np.int64(NO_TIME)
     for i in range(first, stop):
         begin, captured, length = places[1, i], np.int64(lengths[0, i]), np.int64(lengths[1, i])

@@ -148,7 +148,7 @@ def _pass_damage(
 
 
 @kernel
-def index_pcapng(
+def index_pcapng(  # noqa: C901 - one loop over blocks; what can be a step of its own is one
     data: Column,
     filled: int,
     base: int,
@@ -164,7 +164,7 @@ def index_pcapng(
     kinds: Column,
     faults: Column,
 ) -> int:
-    """Find packets as `index_pcap` does: from state[AT] on in blocks that begin before ``stop`` and end by ``until``.
+    """Find packets from state[AT] on as `index_pcap` does, in blocks instead of records.
 
     GROW asks for a larger table of interfaces. ``blocks`` counts the blocks of each kind.
     """

@@ -20,9 +20,10 @@ _TO_MPLS, _TO_ETHERNET, _ERSPAN, _ERSPAN3 = 0x8847, 0x6558, 0x88BE, 0x22EB
 @step
 def is_tunnel(source: Any, target: Any) -> Any:
     """Whether ports of UDP may belong to a tunnel."""
-    return source == _GTP_PORT or target in (_GTP_PORT, _VXLAN_PORT, _GENEVE_PORT) @ step
+    return source == _GTP_PORT or target in (_GTP_PORT, _VXLAN_PORT, _GENEVE_PORT)
 
 
+@step
 def transport(
     data: Column, at: Any, cap: Any, wire: Any, protocol: Any, descend: Any, row: Column
 ) -> tuple[Any, Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +19,11 @@ BUFFER_BYTES = 4 << 20
 BLOCK_RECORDS = 1 << 17
 END = np.iinfo(np.int64).max
 HEAD_BYTES = 24
-_MAGICS = {0xA1B2C3D4: (0, 16), 0xA1B23C4D: (1, 16), 0xA1B2CD34: (0, 24)}  # nanoseconds, record header
+_MAGICS = {
+    0xA1B2C3D4: (False, 16),
+    0xA1B23C4D: (True, 16),
+    0xA1B2CD34: (False, 24),
+}  # nanoseconds, record header
 _USUAL_INTERFACES = 64
 _BEHIND_STOP = 64 << 10
 
@@ -71,21 +76,20 @@ class Block:
     resume: Resume
 
     def __len__(self) -> int:
-        return self.places.shape[1]
+        return int(self.places.shape[1])
 
 
 def read_header(head: bytes) -> Header | None:
     """What a file is, from its first 24 bytes; None if it is no capture."""
     if head[:4] == b"\x0a\x0d\x0d\x0a":
         return Header("pcapng")
-    for order in ("big", "little"):
-        magic = int.from_bytes(head[:4], order)  # type: ignore[arg-type]
-        if len(head) >= HEAD_BYTES and magic in _MAGICS:
-            number = [int.from_bytes(head[i : i + 4], order) for i in (16, 20)]  # type: ignore[arg-type]
-            version = (int.from_bytes(head[4:6], order), int.from_bytes(head[6:8], order))  # type: ignore[arg-type]
-            nano, record = _MAGICS[magic]
-            link = number[1] & 0xFFFF
-            return Header("pcap", order == "big", bool(nano), link, number[0], version, record, HEAD_BYTES)
+    for order in "<>" if len(head) >= HEAD_BYTES else "":
+        magic, major, minor, _, _, snap, link = struct.unpack(f"{order}IHHIIII", head[:HEAD_BYTES])
+        if magic in _MAGICS:
+            is_nano, record = _MAGICS[magic]
+            # The upper half of the link type tells of checksums, which nobody needs here.
+            version = (major, minor)
+            return Header("pcap", order == ">", is_nano, link & 0xFFFF, snap, version, record, HEAD_BYTES)
     return None
 
 
@@ -187,7 +191,7 @@ class Walk:
         if wanted <= self._filled:
             wanted = len(self._data)
         while self._filled < wanted:
-            count = self._feed.readinto(memoryview(self._data)[self._filled : wanted])
+            count = self._feed.readinto(self._data.data[self._filled : wanted])
             if not count:
                 self._is_last = True
                 return

@@ -37,7 +37,8 @@ class Difference:
     def __str__(self) -> str:
         return (
             f"{self.capture}: {self.ours.packets} packets and {self.ours.bytes} bytes, "
-            f"theirs {self.theirs.packets} and {self.theirs.bytes} ({self.later_fragments} later fragments, {self.malformed} malformed)"
+            f"theirs {self.theirs.packets} and {self.theirs.bytes} "
+            f"({self.later_fragments} later fragments, {self.malformed} malformed)"
         )
 
 

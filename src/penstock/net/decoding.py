@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from penstock.frames._jit import readonly
+from penstock.frames._jit import Column, readonly
 from penstock.net import _decode as kernels
 from penstock.net import _layout as y
 from penstock.net import columns as c
@@ -24,19 +24,19 @@ _SUMS = (len(y.REASONS), 4, 256, 5)
 def decode_block(block: Block, columns: Sequence[str], most_tunnels: int = y.MOST_TUNNELS) -> pl.DataFrame:
     """The packets of a block as rows; every packet becomes one, whatever it holds."""
     n = len(block)
-    arrays = [
+    arrays: list[npt.NDArray[Any]] = [
         np.zeros((y.WIDE, n), np.uint64),
         np.zeros((y.LONG - y.WIDE, n), np.uint32),
         np.zeros((y.SHORT - y.LONG, n), np.uint16),
         np.zeros((y.ROW - y.SHORT, n), np.uint8),
     ]
-    kernels.decode(
-        readonly(block.data),
-        *(readonly(part) for part in (block.places, block.lengths, block.kinds)),
-        most_tunnels,
-        *arrays,
-    )
+    wide, long, short, tiny = arrays
+    kernels.decode(*_views(block), most_tunnels, wide, long, short, tiny)
     return pl.DataFrame([_series(name, block, arrays) for name in columns])
+
+
+def _views(block: Block) -> tuple[Column, Column, Column, Column]:
+    return readonly(block.data), readonly(block.places), readonly(block.lengths), readonly(block.kinds)
 
 
 def _series(name: str, block: Block, arrays: list[npt.NDArray[Any]]) -> pl.Series:
@@ -93,7 +93,7 @@ class Counter:
         """Add a block; gives out the stretches that it ends, with the place of its first packet."""
         owner = block.places[0] // self._stretch
         cuts = np.flatnonzero(np.diff(owner, prepend=self._now)).tolist()
-        views = [readonly(part) for part in (block.data, block.places, block.lengths, block.kinds)]
+        views = _views(block)
         for first, stop in zip([0, *cuts], [*cuts, len(block)], strict=True):
             if first == stop:
                 continue

@@ -19,13 +19,13 @@ from penstock.net.opening import NotACapture, opened
 _COLUMNS = ("time_ns", "length", "captured", "link_type", "ip_version", "protocol", "tunnel", "reason")
 _GROUPS = ("link_type", "ip_version", "protocol", "tunnel", "reason")
 _PROTOCOLS = {
-    1: "ICMP", 2: "IGMP", 4: "IPv4", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6", 47: "GRE", 50: "ESP", 51: "AH",
-    58: "ICMPv6", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 132: "SCTP", 136: "UDPLite",
+    1: "ICMP", 2: "IGMP", 4: "IPv4", 6: "TCP", 17: "UDP", 33: "DCCP", 41: "IPv6", 47: "GRE", 50: "ESP",
+    51: "AH", 58: "ICMPv6", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 132: "SCTP", 136: "UDPLite",
 }  # fmt: skip
 _LINKS = {
-    0: "BSD loopback", 1: "Ethernet", 9: "PPP", 12: "raw IP", 14: "raw IP", 50: "PPP", 51: "PPPoE", 101: "raw IP",
-    104: "Cisco HDLC", 105: "802.11", 108: "OpenBSD loopback", 113: "Linux cooked v1", 127: "802.11 radiotap",
-    192: "PPI", 228: "IPv4", 229: "IPv6", 276: "Linux cooked v2",
+    0: "BSD loopback", 1: "Ethernet", 9: "PPP", 12: "raw IP", 14: "raw IP", 50: "PPP", 51: "PPPoE",
+    101: "raw IP", 104: "Cisco HDLC", 105: "802.11", 108: "OpenBSD loopback", 113: "Linux cooked v1",
+    127: "802.11 radiotap", 192: "PPI", 228: "IPv4", 229: "IPv6", 276: "Linux cooked v2",
 }  # fmt: skip
 _MOST_FAULTS = 1000
 

@@ -32,15 +32,15 @@ class Pcap(Source):
 
     Files are taken as `Files` does: whole, in the order of (modification time, name), each exactly once;
     write under a name that begins with "." or ends in ".tmp" and rename. A large plain file is split over
-    tasks at record boundaries. Every captured packet becomes a row; what is wrong with one is in its
-    ``reason`` (a place in `REASONS`). Damaged stretches of a file become bad records, and reading goes on
-    behind them.
+    tasks at record boundaries. Every captured packet becomes a row; what is wrong with one is in its column
+    ``reason`` (a place in `penstock.net.REASONS`). Damaged stretches of a file become bad records, and
+    reading goes on behind them.
 
     ``columns`` chooses columns (see `penstock.net.columns.TYPES`; "packet" holds the bytes);
     ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file.
-    ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is taken in one epoch,
-    whatever the limits. ``lateness`` is how far times lag behind the greatest one seen; ``ends="drained"``
-    ends the source when all files have been read.
+    ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is
+    taken in one epoch, whatever the limits. ``lateness`` is how far times lag behind the greatest one
+    seen; ``ends="drained"`` ends the source when all files have been read.
     """
 
     path: str

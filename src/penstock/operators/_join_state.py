@@ -94,6 +94,14 @@ class JoinState:
         assert self._index is not None
         return len(self._index) - int(np.count_nonzero(self._index["left"] | self._index["right"]))
 
+    def frame(self) -> pl.DataFrame:
+        """All rows of both sides, and which side each is of."""
+        held = [
+            (name, side.rows) for name, side in (("left", self.left), ("right", self.right)) if len(side.rows)
+        ]
+        rows = [side.frame().with_columns(pl.lit(name).alias("join.side")) for name, side in held]
+        return pl.concat(rows, how="diagonal") if rows else pl.DataFrame()
+
     @property
     def is_changed(self) -> bool:
         """Whether there is anything to export since the last export."""

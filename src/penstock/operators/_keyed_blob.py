@@ -50,7 +50,8 @@ def unpack(blob: bytes, key: Schema, value: Schema) -> Content:
     found = columns_of(blob)
     if found != (key, value):
         raise ValueError(
-            f"the export is of a table with key ({found[0]}) and values ({found[1]}), this one has ({key}) and ({value})"
+            f"the export is of a table with key ({found[0]}) and values ({found[1]}), "
+            f"this one has ({key}) and ({value})"
         )
     magic, size, top, popped, count = _HEAD.unpack_from(blob)
     end = _HEAD.size + size

@@ -228,7 +228,7 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:
-    """The sum of a column. Integers are exact; floats are added in any order, so the last digit may differ."""
+    """The sum of a column. Integers are exact; of floats the last digit may differ with the order."""
     return Sum(column)
 
 

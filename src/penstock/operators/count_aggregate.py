@@ -57,7 +57,7 @@ class CountAggregate(Operator):
         state.drop(gone)
 
     def _placed(self, state: TimedRows, ready: Any) -> tuple[pl.DataFrame, Any]:
-        """The events that are complete, by time, each with its place in its group; and where they are held."""
+        """The events that are complete, by time, with their place in their group; and where they are held."""
         held = pl.Series(_HELD, np.flatnonzero(ready))
         rows = state.frame().filter(pl.Series(ready)).with_columns(held)
         rows = in_order(rows, self.time, *(c for c in rows.columns if c not in (self.time, _HELD)))

@@ -70,4 +70,3 @@ def columns_of(names: str | Sequence[str], *, where: str, what: str) -> tuple[st
     if len(set(found)) != len(found) or not all(isinstance(name, str) for name in found):
         raise BadArgument(where=where, what=what, got=repr(names), allowed="names of columns, each once")
     return found
-

@@ -108,8 +108,12 @@ class Join(Operator):
         wanted = to_polars(emit.columns())
         if not is_left:
             rows = rows.rename({c: f"{c}_right" for c in self._renamed(rows, wanted)})
-        missing = [pl.lit(None, kind).alias(name) for name, kind in wanted.items() if name not in rows.columns]
-        emit(rows.with_columns(missing).select(wanted.names()))
+        missing = [name for name in wanted if name not in rows.columns]
+        emit(
+            rows.with_columns(pl.lit(None, wanted[name]).alias(name) for name in missing).select(
+                wanted.names()
+            )
+        )
 
     def _renamed(self, rows: pl.DataFrame, wanted: pl.Schema) -> list[str]:
         """The right's columns that have a suffix in the output since the left has them too."""
@@ -140,4 +144,3 @@ def join(
     operator = Join(keys, within_us, predicate, how, time, other_time or time)
     also = {OTHER: other.key_by(*keys)}
     return stream.key_by(*keys).process(name, operator, also=also, parallelism=parallelism)
-

@@ -14,6 +14,7 @@ from penstock.operators.event_time import NEVER, as_timestamps, times
 from penstock.operators.windows import TimeWindow
 
 START, END, EVENTS = "start", "end", "events"
+_PLACED = "window.start"
 _FEW_PANES = 8
 
 
@@ -47,7 +48,7 @@ class Figures:
     def widened(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with numbers that have room for a sum."""
         summed = {getattr(a, a.sums) for _, a in self.aggregates if a.sums} - set(self.by)
-        narrow = [name for name in summed if _is_narrow(rows.schema[name])]
+        narrow = [name for name in summed if name in rows.columns and _is_narrow(rows.schema[name])]
         return rows.with_columns(pl.col(narrow).cast(pl.Int64)) if narrow else rows
 
     def parts(self, time: str) -> list[pl.Expr]:
@@ -107,8 +108,11 @@ def grouped(rows: pl.DataFrame, starts: np.ndarray, by: Sequence[str], parts: li
     """Group by columns and start. One column less to hash when there are few starts, as there mostly are."""
     found = np.unique(starts) if len(starts) else starts
     if not by or not len(found) or len(found) > _FEW_PANES:
-        placed = rows.with_columns(as_timestamps(starts, START))
-        return placed.group_by([*by, START], maintain_order=True).agg(parts)
+        placed = rows.with_columns(
+            as_timestamps(starts, _PLACED)
+        )  # an event may have a column 'start' itself
+        groups = placed.group_by([*by, _PLACED], maintain_order=True).agg(parts)
+        return groups.rename({_PLACED: START}).select(pl.exclude(START), START)
     made = []
     for start in found:
         some = rows if len(found) == 1 else rows.filter(pl.Series(starts == start))

@@ -79,7 +79,9 @@ class TimedRows:
         return first
 
     def frame(self) -> pl.DataFrame:
-        """All rows. Needs columns that are known."""
+        """All rows."""
+        if not self._size:
+            return pl.DataFrame()
         if len(self._chunks) > 1:
             self._chunks = [pl.concat(self._chunks, rechunk=True)]
         return self._chunks[0]
@@ -121,7 +123,8 @@ class TimedRows:
     @property
     def is_changed(self) -> bool:
         """Whether there is anything to export since the last export."""
-        return self._is_whole or self._bound > NEVER or self._saved != (self.clock, self.settled, self._next_id) or bool(self._gone or self._marked)  # fmt: skip
+        has_moved = self._saved != (self.clock, self.settled, self._next_id) or self._bound > NEVER
+        return has_moved or self._is_whole or bool(self._gone or self._marked)
 
     def export_base(self) -> bytes:
         """Everything."""

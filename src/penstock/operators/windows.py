@@ -82,9 +82,9 @@ def sliding(*, length: Duration, every: Duration) -> TimeWindow:
 
 
 def count_window(length: int, *, every: int | None = None) -> CountWindow:
-    """Windows of this many events; the next one starts ``every`` events later (by default when one is full).
+    """Windows of this many events; the next starts ``every`` events later, by default when one is full.
 
-    Events of a group are counted in the order of their time; those of equal time in the order of their values.
+    Events of a group are counted in the order of their time, those of equal time in that of their values.
     """
     every = length if every is None else every
     if not 1 <= every <= length:

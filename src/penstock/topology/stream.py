@@ -296,7 +296,7 @@ class Stream:
         time: str = "time",
         parallelism: int | None = None,
     ) -> Stream:
-        """Rows that come among the ``k`` greatest of their group, with the ``rank`` they have at their time."""
+        """Rows that come among the ``k`` greatest of their group, with the ``rank`` they then have."""
         from penstock.operators.ordered import top_k
 
         return top_k(self, name, k, by=by, group=group, time=time, parallelism=parallelism)
