@@ -13,8 +13,8 @@ from penstock.bench.workload import SCHEMA, CountAndSum, events
 from penstock.control.progress import Progress
 
 RATE = 100_000
-SECONDS = 60
-WARM_UP_S = 25
+SECONDS = 40
+WARM_UP_S = 20
 
 
 def run(settings: Settings) -> dict[str, float]:

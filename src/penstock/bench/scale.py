@@ -10,7 +10,7 @@ from penstock.bench.workload import check_totals, counted, median_rate, run_thro
 
 KEYS = 100_000
 EPOCH_ROWS = 8_000_000
-EPOCHS = 9
+EPOCHS = 7
 WARM_UP = 3
 
 

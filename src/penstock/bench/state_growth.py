@@ -13,8 +13,8 @@ from penstock.bench.workload import SCHEMA, CountAndSum, events
 
 TOUCHED = 50_000
 LOADED_AT_ONCE = 2_000_000
-EPOCHS = 40
-WARM_UP = 10
+EPOCHS = 30
+WARM_UP = 8
 
 
 def run(settings: Settings) -> dict[str, float]:

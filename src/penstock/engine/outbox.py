@@ -19,7 +19,6 @@ from penstock.topology.graph import Edge, Node
 from penstock.topology.routes import Route
 
 FRAME_ROWS = 1 << 20
-BROADCAST_ROWS = int(__import__("os").environ.get("BR", str(1 << 16)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +71,16 @@ class Outbox:
     def _parcels(self, target: Node, edge: Edge, rows: pl.DataFrame) -> Iterator[Parcel]:
         source = self._source(target, edge)
 
-        def parcel(slice_: int, count: int, payload: bytes, first: int = 0) -> Parcel:
-            sequence = self._position + first
-            return Parcel(target.name, slice_, edge.input, source, sequence, count, payload)
+        def parcel(slice_: int, count: int, payload: bytes) -> Parcel:
+            return Parcel(target.name, slice_, edge.input, source, self._position, count, payload)
 
         if edge.route is None:
             yield parcel(self.place, rows.height, encode(rows))
             return
         ids = self._ids(target, edge.route, rows)
         if ids is None:
-            for first in range(0, rows.height, BROADCAST_ROWS):
-                part = rows[first : first + BROADCAST_ROWS]
-                payload = encode(part)
-                yield from (parcel(s, part.height, payload, first) for s in range(target.parallelism))
+            payload = encode(rows)
+            yield from (parcel(s, rows.height, payload) for s in range(target.parallelism))
             return
         for cut in split_encoded(rows, ids, target.parallelism):
             yield parcel(cut.slice, cut.rows, cut.payload)

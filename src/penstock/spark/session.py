@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -38,6 +37,8 @@ SETTINGS = {
     # Payloads are narrow already; compressing them again costs more than it saves on one machine.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
+    # Spark computes these sums only to explain a fetch that failed; they cost a pass over every byte.
+    "spark.shuffle.checksum.enabled": "false",
     "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Files of the run that nobody can replay any more: keep enough to look back, not all.
@@ -88,14 +89,10 @@ def cores_of(master: str) -> int:
 def _local_settings(options: RunOptions, directory: Path) -> dict[str, str]:
     quiet = directory / "log4j2.properties"
     quiet.write_text(_LOG4J)
-    settings = {
+    return {
         "spark.driver.memory": options.memory,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} -XX:+UseParallelGC",
     }
-    scratch = Path("/dev/shm")
-    if options.master.startswith("local") and scratch.is_dir() and shutil.disk_usage(scratch).free > 4 << 30:
-        settings["spark.local.dir"] = str(scratch)  # frames in transit need no disk
-    return settings
 
 
 @contextmanager
