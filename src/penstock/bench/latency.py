@@ -21,7 +21,7 @@ def run(settings: Settings) -> dict[str, float]:
     """Each event is due at a known moment; its result is there when its epoch has been committed."""
     top = ps.Topology("latency")
     source = ps.Generator(lambda first, count: events(first, count, 100_000), schema=SCHEMA, rate=RATE)
-    totals = top.source("events", source).key_by("key").process("totals", CountAndSum(), parallelism=8)
+    totals = top.source("events", source).key_by("key").process("totals", CountAndSum(), parallelism=4)
     totals.sink("table", ps.Parquet(str(settings.directory / "totals")))
     with ps.start(top, directory=settings.directory / "run", partitions=1) as handle:
         while not handle.progress():
