@@ -1,6 +1,6 @@
 """Compile the kernels that every topology uses, so that the first run need not.
 
-``python -m penstock.engine.warm`` takes about half a minute once; numba keeps the result beside the code.
+``python -m penstock.engine.warm`` is slow once; numba keeps the result beside the code.
 """
 
 from __future__ import annotations
