@@ -9,6 +9,9 @@ PYTEST ?= $(BIN)/pytest
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
+# Some environments switch Python's byte-code cache off; the many processes of a run then compile all they import.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast check format bench doctor clean
 
@@ -19,10 +22,11 @@ demo: $(STAMP) ## a live topology on generated data, about a minute
 	@$(BIN)/penstock demo
 
 test: $(STAMP) ## every test, with Spark
-	@$(PYTEST) -q
+	@$(PYTEST) -q -n 2 -m 'not spark'
+	@$(PYTEST) -q -m spark
 
-test-fast: $(STAMP) ## the tests that need no JVM
-	@$(PYTEST) -q -m 'not spark'
+test-fast: $(STAMP) ## the quick tests, which need no JVM: under 20 seconds
+	@$(PYTEST) -q -n 2 -m 'not spark and not long'
 
 check: $(STAMP) ## formatting, lint, types, layers
 	@$(BIN)/ruff format --check .

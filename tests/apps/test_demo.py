@@ -10,6 +10,8 @@ import pytest
 from penstock.apps import demo
 from penstock.testing import run
 
+pytestmark = pytest.mark.long
+
 ROWS = 60_000
 
 

@@ -13,6 +13,8 @@ import pytest
 from penstock.bench import harness, memory
 from penstock.errors import InternalError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> harness.Bench:

@@ -23,6 +23,8 @@ from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
 from penstock.topology.schema import Schema
 
+pytestmark = pytest.mark.long
+
 
 def _shown(_: Sink, folder: Path) -> pl.DataFrame:
     log = folder / "run" / "console.log"

@@ -19,6 +19,8 @@ from types import ModuleType
 import cloudpickle
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 _FENCE = re.compile(

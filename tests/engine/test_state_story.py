@@ -29,6 +29,8 @@ from penstock.testing.engine import MemoryShelf
 from penstock.topology import specs
 from penstock.topology.graph import Node
 
+pytestmark = pytest.mark.long
+
 KEY = ("run", "accounts", 3)
 changes = st.lists(st.tuples(st.integers(0, 11), st.integers(-5, 5), st.booleans()), max_size=6)
 workers = st.integers(0, 2)

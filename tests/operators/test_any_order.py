@@ -26,7 +26,7 @@ import penstock as ps
 from penstock.testing import Epoch, ReferenceRun
 
 CASES = int(os.environ.get("PENSTOCK_CASES", "60"))
-pytestmark = pytest.mark.timeout(120 + CASES)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120 + CASES)]
 START = dt.datetime(1969, 12, 31, 23, 59, 50)  # so that times lie on both sides of zero
 SECOND = 1_000_000
 COLUMNS = {"time": dt.datetime, "k": int, "v": int}

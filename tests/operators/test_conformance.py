@@ -19,6 +19,8 @@ from penstock.operators.restore_order import RestoreOrder
 from penstock.operators.top_k import TopK
 from penstock.testing.operators import check_operator
 
+pytestmark = pytest.mark.long
+
 EVENTS = [
     (3, 0, 1),
     (1, 1, 2),

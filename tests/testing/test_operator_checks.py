@@ -14,6 +14,8 @@ from tests.engine.accounts import WAYS, batch
 import penstock as ps
 from penstock.testing.operators import check_operator
 
+pytestmark = pytest.mark.long
+
 N = {"n": int}
 EPOCHS = [
     batch([(1, 5, False), (2, 1, False), (1, -2, False)]),

@@ -15,6 +15,8 @@ from penstock import testing
 from penstock.errors import BadArgument, BadChange, OperatorFailed
 from penstock.testing import Epoch, ReferenceRun
 
+pytestmark = pytest.mark.long
+
 ROWS = 40
 SCHEMA = {"n": int, "key": str, "at": dt.datetime}
 BEGIN = dt.datetime(2024, 1, 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.bench.harness import Settings
-from penstock.bench.workload import check_totals, counted, median_rate, run_through
+from penstock.bench.workload import check_totals, counted, rate, run_through
 
 KEYS = 100_000
 EPOCH_ROWS = 16_000_000
@@ -22,7 +22,7 @@ def run(settings: Settings) -> dict[str, float]:
     topology = counted(settings.directory, distinct=KEYS, rows=rows, rows_per_epoch=EPOCH_ROWS)
     epochs = run_through(topology, settings.directory)
     check_totals(settings.directory, rows)
-    ours, theirs = median_rate(epochs, warm_up=WARM_UP), _transform_with_state_per_key(settings)
+    ours, theirs = rate(epochs, warm_up=WARM_UP), _transform_with_state_per_key(settings)
     return {
         "events_per_s": ours,
         "transform_with_state_events_per_s": theirs,

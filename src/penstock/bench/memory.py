@@ -16,10 +16,10 @@ class PeakMemory:
     """Samples all processes of a tree together in a thread; ``bytes`` is the greatest sum.
 
     Uses the proportional set size where the system shows it, so that pages shared by forked workers count
-    once; otherwise the resident set size.
+    once; otherwise the resident set size. The system walks all pages to tell it, so samples are rare.
     """
 
-    def __init__(self, root: int, every_s: float = 0.2) -> None:
+    def __init__(self, root: int, every_s: float = 1.0) -> None:
         self.bytes = 0
         self._root = root
         self._every_s = every_s

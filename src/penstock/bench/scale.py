@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 from penstock.bench.harness import Settings
-from penstock.bench.workload import check_totals, counted, median_rate, run_through
+from penstock.bench.workload import check_totals, counted, rate, run_through
 
 KEYS = 100_000
-EPOCH_ROWS = 8_000_000
-EPOCHS = 7
-WARM_UP = 3
+EPOCH_ROWS = 16_000_000
+EPOCHS = 6
+WARM_UP = 2
 
 
 def run(settings: Settings) -> dict[str, float]:
@@ -44,4 +44,4 @@ def _rate(directory: Path, cores: int) -> float:
     topology = counted(directory, distinct=KEYS, rows=rows, rows_per_epoch=EPOCH_ROWS)
     epochs = run_through(topology, directory, master=f"local[{cores}]")
     check_totals(directory, rows)
-    return median_rate(epochs, warm_up=WARM_UP)
+    return rate(epochs, warm_up=WARM_UP)

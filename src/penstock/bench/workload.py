@@ -43,7 +43,7 @@ class CountAndSum(ps.Operator):
         return ps.KeyedTable(key={"key": int}, values={"events": int, "total": int})
 
     def process(self, batch: pl.DataFrame, state: ps.KeyedTable, emit: Emit) -> None:
-        rows = state.rows(batch.select("key"))
+        rows = state.rows(batch)
         state.count("events", rows)
         state.add("total", rows, batch["value"])
         emit(state.frame(state.changed()))
@@ -82,7 +82,7 @@ def check_totals(directory: Path, rows: int) -> None:
         raise AssertionError(f"{counted_rows:,} events were counted of {rows:,}")
 
 
-def median_rate(epochs: list[tuple[int, float]], *, warm_up: int) -> float:
-    """Events per second of the epochs after the first ones: all events over all time."""
-    full = [(events_, seconds) for events_, seconds in epochs[warm_up:] if events_]
-    return sum(e for e, _ in full) / sum(s for _, s in full)
+def rate(epochs: list[tuple[int, float]], *, warm_up: int) -> float:
+    """Events per second after the first epochs: all events over all time."""
+    full = [(count, seconds) for count, seconds in epochs[warm_up:] if count]
+    return sum(count for count, _ in full) / sum(seconds for _, seconds in full)

@@ -62,6 +62,11 @@ class RunDirectory:
         return self.path / "observed.json"
 
     @property
+    def handover(self) -> Path:
+        """Payloads of epochs that are not committed yet (see ``spark.handover``)."""
+        return self.path / "handover"
+
+    @property
     def hold(self) -> Path:
         """While this file is there, no new epoch begins."""
         return self.path / "hold"

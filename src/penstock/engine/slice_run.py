@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Departure, Flow
@@ -36,7 +37,7 @@ class Arrival:
     input: str
     source: str
     sequence: int
-    payload: bytes
+    payload: bytes | pa.Buffer
 
 
 class Emitter:

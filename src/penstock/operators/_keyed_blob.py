@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -58,7 +59,8 @@ def unpack(blob: bytes, key: Schema, value: Schema) -> Content:
     listed = np.frombuffer(blob, np.int64, count, end)
     columns = Schema(((_ROW, "int64"), *key.columns, *value.columns))
     rows = decode(memoryview(blob)[end + 8 * count :], columns)
-    return Content(_KINDS[magic], top, popped, listed, rows[_ROW].to_numpy(), rows.drop(_ROW))
+    numbers = rows.drop_in_place(_ROW).to_numpy()
+    return Content(_KINDS[magic], top, popped, listed, numbers, rows)
 
 
 def columns_of(blob: bytes) -> tuple[Schema, Schema]:
@@ -66,5 +68,10 @@ def columns_of(blob: bytes) -> tuple[Schema, Schema]:
     if len(blob) < _HEAD.size or blob[:4] not in _KINDS:
         raise ValueError("these bytes are no export of a KeyedTable")
     size = _HEAD.unpack_from(blob)[1]
-    key, value = json.loads(blob[_HEAD.size : _HEAD.size + size])
+    return _columns_in(bytes(blob[_HEAD.size : _HEAD.size + size]))
+
+
+@lru_cache(maxsize=256)
+def _columns_in(text: bytes) -> tuple[Schema, Schema]:
+    key, value = json.loads(text)
     return Schema(tuple(map(tuple, key))), Schema(tuple(map(tuple, value)))

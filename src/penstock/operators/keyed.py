@@ -197,10 +197,10 @@ class KeyedTable:
 
         from penstock.frames.types import conform
 
-        named = keys if isinstance(keys, pl.DataFrame) else pl.DataFrame(
-            [column.alias(name) for name, column in zip(self._key.names, keys, strict=True)]
-        )  # fmt: skip
-        return conform(named.select(self._key.names), self._key).rechunk().get_columns()
+        # Column by column: `select` and `filter` start a query, which costs more than a small batch.
+        given = [keys[name] for name in self._key] if isinstance(keys, pl.DataFrame) else keys
+        named = [column.alias(name) for name, column in zip(self._key, given, strict=True)]
+        return conform(pl.DataFrame(named), self._key).rechunk().get_columns()
 
     def _checked(self, rows: Numbers) -> Numbers:
         numbers = np.ascontiguousarray(rows, np.int64)
@@ -234,13 +234,17 @@ class KeyedTable:
     def _place(self, content: Content) -> None:
         """Enter the rows of an export."""
         self._reserve(content.top, 0)
-        new = self._rows.live[content.numbers] == 0
-        self._reserve(0, len(self) + int(new.sum()))
-        keys = content.frame.filter(new).select(self._key.names).get_columns()
-        self._index.place(self._index.prepare(keys), content.numbers[new], self._rows)
+        new = np.flatnonzero(self._rows.live[content.numbers] == 0)
+        if len(new):
+            self._reserve(0, len(self) + len(new))
+            keys = [content.frame[name].gather(new) for name in self._key]
+            self._index.place(self._index.prepare(keys), content.numbers[new], self._rows)
         self._rows.restore(content.numbers[new], content.top, content.popped)
         for name, values in self._values.items():
-            values[content.numbers] = content.frame[name].to_physical().to_numpy()
+            column = content.frame[name]
+            values[content.numbers] = (
+                column if column.dtype.is_numeric() else column.to_physical()
+            ).to_numpy()
 
     def _drop(self, numbers: Numbers) -> None:
         self._index.discard(numbers, self._rows)

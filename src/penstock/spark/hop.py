@@ -19,18 +19,19 @@ from penstock.engine.counters import Counters
 from penstock.engine.outbox import Outbox
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import StateCache
-from penstock.errors import InternalError
 from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
+from penstock.spark.handover import pick_up
 from penstock.spark.rows import METRICS, Stamper
 from penstock.spark.tasks import failures_recorded, letters_frame
 from penstock.topology.graph import Node
-from penstock.topology.routes import Broadcast
 
 CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
 _CACHE = StateCache(CACHE_BYTES)
 """Decoded states of the slices this worker served; workers are used again from epoch to epoch."""
+_HEAD = -1
+"""Where a log's head is kept; its values have numbers from 0 on."""
 _FrameRow = Row(*ARROW_SCHEMA.names)
 
 
@@ -46,7 +47,6 @@ class Hop(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._shelf = SparkShelf(handle)
         self._directory = RunDirectory(Path(self._directory_name))
-        self._shared: dict[tuple[str, str, str, int], bytes] = {}
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         first = next(rows)
@@ -59,9 +59,6 @@ class Hop(StatefulProcessor):
         with failures_recorded(self._directory):
             yield from self._serve(program, node, [first, *rows])
 
-    def close(self) -> None:
-        self._shared = {}
-
     def _serve(self, program: Program, node: Node, rows: list[Row]) -> Iterator[Row]:
         head = rows[0]
         boundary, counters = (
@@ -70,13 +67,13 @@ class Hop(StatefulProcessor):
         )
         run = SliceRun(program, node, head.slice, boundary, counters)
         times = [row.punctuation for row in rows if row.kind == "punctuation"]
-        arrivals = [self._arrival(program, row) for row in rows if row.kind in ("data", "shared")]
+        arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
         key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
         departures, held = run.run(arrivals, max(times, default=None), self._shelf, _CACHE.take(key))
         if held is not None:
             _CACHE.put(key, held)
             counters.holds(node.name, held.nbytes)
-        stamper = Stamper(head.version, head.epoch, self._partitions)
+        stamper = Stamper(head.version, head.epoch, self._directory.handover)
         outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
         parcels = [*outbox.add(departures, 0), *outbox.flush()]
         yield from to_rows(stamper.frames(parcels))
@@ -85,31 +82,25 @@ class Hop(StatefulProcessor):
             [stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())]
         )
 
-    def _arrival(self, program: Program, row: Row) -> Arrival:
-        payload = row.payload
-        name = (row.node, row.input, row.source, row.sequence)
-        if row.kind == "shared":
-            payload = self._shared.get(name)
-            if payload is None:
-                raise InternalError(what=f"the shared payload of frame {name} did not come first")
-        elif isinstance(program.edge_into(row.node, row.input).route, Broadcast):
-            self._shared[name] = payload
+    def _arrival(self, row: Row) -> Arrival:
+        payload = row.payload if row.kind == "data" else pick_up(self._directory.handover, row.payload)
         return Arrival(row.input, row.source, row.sequence, payload)
 
 
 class SparkShelf:
-    """A slice's log in Spark's state store, under the address that Spark has set."""
+    """A slice's log in Spark's state store, under the address that Spark has set.
+
+    One state variable for head and values: opening another costs as much as a small slice's work.
+    """
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._head = handle.getValueState("head", "value BINARY")
         self._values = handle.getMapState("log", "number BIGINT", "value BINARY")
 
     def head(self) -> bytes | None:
-        found = self._head.get()
-        return None if found is None else bytes(found[0])
+        return self.get(_HEAD)
 
     def put_head(self, head: bytes) -> None:
-        self._head.update((head,))
+        self.put(_HEAD, head)
 
     def get(self, number: int) -> bytes | None:
         found = self._values.getValue((number,))

@@ -29,7 +29,12 @@ from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
 from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
-from penstock.spark.tasks import epoch_of_task, failures_recorded, letters_frame
+from penstock.spark.tasks import (
+    epoch_of_task,
+    failures_recorded,
+    letters_frame,
+    spare_what_was_imported,
+)
 from penstock.topology.graph import OUT
 
 FORMAT = "penstock"
@@ -48,11 +53,10 @@ class Fabric(DataSource):
         return DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return IntakeReader(
-            self.options["directory"], int(self.options["tasks"]), int(self.options["partitions"])
-        )
+        return IntakeReader(self.options["directory"], int(self.options["tasks"]))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> OutletWriter:
+        spare_what_was_imported()  # Spark asks a process of its own for the writer in every epoch
         return OutletWriter(self.options["directory"], self.options["run_id"])
 
 
@@ -72,10 +76,9 @@ class IntakePartition(InputPartition):
 class IntakeReader(DataSourceStreamReader):
     """Plans epochs next to the driver, and reads splits in the workers."""
 
-    def __init__(self, directory: str, tasks: int, partitions: int) -> None:
+    def __init__(self, directory: str, tasks: int) -> None:
         self._directory = RunDirectory(Path(directory))
         self._tasks = tasks
-        self._partitions = partitions
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
 
     def initialOffset(self) -> dict[str, Any]:
@@ -121,7 +124,7 @@ class IntakeReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IntakePartition)
         with failures_recorded(self._directory):
-            yield from IntakeTask(self._directory, self._partitions, partition).batches()
+            yield from IntakeTask(self._directory, partition).batches()
 
     def commit(self, end: dict[str, Any]) -> None:
         program = self._directory.load(end["version"])
@@ -164,11 +167,11 @@ class IntakeReader(DataSourceStreamReader):
 class IntakeTask:
     """Reads splits, runs what is fused behind their sources, and sends frames."""
 
-    def __init__(self, directory: RunDirectory, partitions: int, partition: IntakePartition) -> None:
+    def __init__(self, directory: RunDirectory, partition: IntakePartition) -> None:
         epoch = epoch_of_task()
         self._program = directory.load(partition.version)
         self._partition = partition
-        self._stamper = Stamper(partition.version, epoch, partitions)
+        self._stamper = Stamper(partition.version, epoch, directory.handover)
         self._boundary = Boundary(epoch, directory.failures, f"-task-{partition.number}")
         self._counters = Counters()
 

@@ -32,7 +32,6 @@ def lay_fabric(
         .option("directory", place)
         .option("run_id", run_id)
         .option("tasks", tasks)
-        .option("partitions", partitions)
         .load()
     )
     for level in range(hops + 1):
@@ -46,7 +45,7 @@ def lay_fabric(
                 )
         for node in program.natives:
             if program.depth[node.name] == level:
-                frames = native.insert(frames, node, program.input_schema(node.inputs[0]), place, partitions)
+                frames = native.insert(frames, node, program.input_schema(node.inputs[0]), place)
     return frames
 
 

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def insert(frames: DataFrame, node: Node, schema: Schema, directory: str, partitions: int) -> DataFrame:
+def insert(frames: DataFrame, node: Node, schema: Schema, directory: str) -> DataFrame:
     """Put a DataFrame node into the fabric: its rows take the way through Spark, all others pass."""
     spec: specs.DataFrameSpec = node.spec  # type: ignore[assignment]
     mine = frames.where(frames["node"] == node.name)
     rows = mine.mapInArrow(_opened(schema), to_ddl(schema))
     made = spec.function(rows)
-    back = made.mapInArrow(_framed(node.name, spec.returns, directory, partitions), DDL)
+    back = made.mapInArrow(_framed(node.name, spec.returns, directory), DDL)
     return frames.where(frames["node"] != node.name).unionByName(back)
 
 
@@ -48,7 +48,7 @@ def _opened(schema: Schema) -> Batches:
     return run
 
 
-def _framed(name: str, returns: Schema, directory_name: str, partitions: int) -> Batches:
+def _framed(name: str, returns: Schema, directory_name: str) -> Batches:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         epoch, context = epoch_of_task(), TaskContext.get()
         place = context.partitionId()  # type: ignore[union-attr]
@@ -57,7 +57,7 @@ def _framed(name: str, returns: Schema, directory_name: str, partitions: int) ->
         program, counters = directory.load(version), Counters()
         boundary, stamper = (
             Boundary(epoch, directory.failures, f"-task-{place}"),
-            Stamper(version, epoch, partitions),
+            Stamper(version, epoch, directory.handover),
         )
         outbox = Outbox(f"{name}#{place:05d}", place % 120, boundary)
         with failures_recorded(directory):

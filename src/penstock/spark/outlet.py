@@ -23,6 +23,7 @@ from penstock.engine.counters import Counters
 from penstock.frames.frame import decode
 from penstock.operators.boundary import DEAD_LETTERS
 from penstock.plan.program import Program
+from penstock.spark.handover import clear
 from penstock.spark.rows import CLOCK, LETTERS, METRICS
 from penstock.spark.tasks import failures_recorded
 from penstock.topology.schema import Schema
@@ -123,6 +124,7 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
     counters = Counters.merged(text for m in messages for text in m.metrics)
     clock = next((m.clock for m in messages if m.clock is not None), None) or {}
     _remember_times(directory, counters)
+    clear(directory.handover, up_to=epoch)
     directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
 
 

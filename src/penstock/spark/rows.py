@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.engine.outbox import Parcel
 from penstock.frames.frame import ARROW_SCHEMA, Frame
-from penstock.frames.slices import addresses, partition_of
+from penstock.frames.slices import addresses
+from penstock.spark.handover import BY_REFERENCE_BYTES, lay_down
 from penstock.topology.stream import SLICES
 
 CLOCK = "__clock__"
@@ -19,25 +22,18 @@ LETTERS = "__dead-letters__"
 
 @dataclass(slots=True)
 class Stamper:
-    """Puts headers on parcels for one task of one epoch.
-
-    A payload that goes to several slices in the same state partition is sent there once: the row
-    with the least address carries it, the others refer to it. Spark sorts a partition's rows by
-    address, so the carrier comes first.
-    """
+    """Puts headers on parcels for one task of one epoch."""
 
     version: int
     epoch: int
-    partitions: int
+    handover: Path
+    """Where large payloads for many slices are laid down."""
 
     def frames(self, parcels: Iterable[Parcel]) -> list[Frame]:
         """The frames of parcels that were made together."""
         found: list[Frame] = []
-        shared: dict[int, list[Parcel]] = {}
-        for parcel in parcels:
-            shared.setdefault(id(parcel.payload), []).append(parcel)
-        for group in shared.values():
-            found += [self._frame(group[0])] if len(group) == 1 else self._broadcast(group)
+        for _, group in groupby(parcels, key=lambda parcel: id(parcel.payload)):
+            found += self._of_one_payload(list(group))
         return found
 
     def control(
@@ -61,7 +57,13 @@ class Stamper:
             kind=kind,
         )
 
-    def _frame(self, parcel: Parcel, *, carries: bool = True) -> Frame:
+    def _of_one_payload(self, parcels: list[Parcel]) -> list[Frame]:
+        payload, kind = parcels[0].payload, "data"
+        if len(parcels) > 1 and len(payload) >= BY_REFERENCE_BYTES:
+            payload, kind = lay_down(self.handover, self.epoch, payload), "reference"
+        return [self._frame(parcel, payload, kind) for parcel in parcels]
+
+    def _frame(self, parcel: Parcel, payload: bytes, kind: str) -> Frame:
         return Frame(
             address=address_of(parcel.node, parcel.slice),
             node=parcel.node,
@@ -75,18 +77,9 @@ class Stamper:
             punctuation=None,
             first_time=None,
             last_time=None,
-            payload=parcel.payload if carries else None,
-            kind="data" if carries else "shared",
+            payload=payload,
+            kind=kind,
         )
-
-    def _broadcast(self, group: list[Parcel]) -> list[Frame]:
-        carriers: set[int] = set()
-        frames = []
-        for parcel in sorted(group, key=lambda p: address_of(p.node, p.slice)):
-            partition = partition_of(address_of(parcel.node, parcel.slice), self.partitions)
-            frames.append(self._frame(parcel, carries=partition not in carriers))
-            carriers.add(partition)
-        return frames
 
 
 def address_of(node: str, slice_: int) -> int:

@@ -1,0 +1,39 @@
+"""Large payloads that go to many slices: written once as a file of the epoch, and referred to by frames.
+
+Through the exchange each state partition would get a copy of its own, and each copy is copied again on the
+way: for six receivers in two partitions a sender used 1.36 times the processor time of one receiver.
+The run directory is shared by all workers already; files are dropped when their epoch is committed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+
+BY_REFERENCE_BYTES = 16 << 10
+"""Smaller payloads travel in their frames: a file costs more than the copies."""
+
+
+def lay_down(folder: Path, epoch: int, payload: bytes) -> bytes:
+    """Write a payload for the slices of an epoch; gives what `pick_up` needs."""
+    name = f"{epoch}/{uuid.uuid4().hex}"
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(payload)
+    return name.encode()
+
+
+def pick_up(folder: Path, reference: bytes) -> pa.Buffer:
+    """A payload that was laid down; not copied."""
+    with pa.memory_map(str(folder / bytes(reference).decode())) as file:
+        return file.read_buffer()
+
+
+def clear(folder: Path, *, up_to: int) -> None:
+    """Drop the payloads of epochs that are committed."""
+    for path in folder.glob("[0-9]*"):
+        if int(path.name) <= up_to:
+            shutil.rmtree(path, ignore_errors=True)
