@@ -57,4 +57,6 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m penstock.spark.java --install
 	@echo "compiling kernels (once)"
 	@$(BIN)/python -m penstock.engine.warm
+	@echo "recording the classes of Spark for quicker starts (once)"
+	@$(BIN)/python -m penstock.spark.classes
 	@touch $(STAMP)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import JavaNotFound
-from penstock.spark import java
+from penstock.spark import classes, java
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +100,16 @@ def test_the_package_is_started_without_the_module_that_it_lacks(tmp_path: Path)
 @pytest.mark.parametrize(("version", "major"), [("17.0.15", 17), ("1.8.0_392", 8), ("21", 21), ("25-ea", 25)])
 def test_the_feature_release_is_read_from_any_version(version: str, major: int) -> None:
     assert java.Java(Path("/j"), version, "system").major == major
+
+
+def test_a_jvm_starts_with_recorded_classes_only_if_there_are_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classes, "writable_folder", lambda name: tmp_path / name)
+    java = Java(tmp_path, "17.0.1", "system")
+    assert classes.jvm_options(java) == ""
+    archive = classes.archive_for(java)
+    archive.parent.mkdir()
+    archive.touch()
+    assert classes.jvm_options(java) == f"-XX:SharedArchiveFile={archive}"
+    assert classes.archive_for(Java(tmp_path, "21.0.1", "system")) != archive

@@ -75,6 +75,29 @@ def test_nodes_are_added_and_removed_while_it_runs(spark_run: Any) -> None:
     assert counted == (removed - added) * 1_000
 
 
+def test_sources_are_added_and_removed_while_it_runs(spark_run: Any) -> None:
+    def shop(*, second: bool) -> ps.Topology:
+        top = ps.Topology("shop")
+        made = ps.Generator(make_orders, schema=ORDERS, rows=24_000)
+        orders = top.source("orders", made, rows_per_epoch=1_000)
+        if second:
+            few = ps.Generator(make_orders, schema=ORDERS, rows=24_000)
+            orders = orders.union("both", top.source("returns", few, rows_per_epoch=500))
+        orders.key_by("user").process("totals", Totals()).sink("out", ps.Collect())
+        return top
+
+    with spark_run.start(shop(second=False)) as handle:
+        wait_for_epoch(handle, 1)
+        added = handle.change(shop(second=True)).first_epoch()
+        wait_for_epoch(handle, added + 3)
+        removed = handle.change(shop(second=False)).first_epoch()
+        handle.wait()
+        events = {p.epoch: p.events for p in handle.history()}
+    assert all(count == (1_500 if added <= epoch < removed else 1_000) for epoch, count in events.items())
+    counted = spark_run.collected(shop(second=True))["out"].group_by("user").agg(pl.col("orders").max())
+    assert counted["orders"].sum() == 24_000 + 500 * (removed - added)
+
+
 def test_a_replayed_epoch_runs_the_logic_it_ran_before(spark_run: Any) -> None:
     with spark_run.start(stamped(1, rows=4_000)) as handle:
         handle.wait()

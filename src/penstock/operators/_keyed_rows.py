@@ -102,7 +102,8 @@ def resized(array: npt.NDArray[Any], size: int, fill: Any = 0) -> npt.NDArray[An
     """The array with at least this length; what is new has the fill value."""
     if len(array) >= size:
         return array
-    grown = np.empty(size, array.dtype)
+    grown = np.zeros(size, array.dtype)  # the system gives zeros without memory until they are written
     grown[: len(array)] = array
-    grown[len(array) :] = fill
+    if fill:
+        grown[len(array) :] = fill
     return grown

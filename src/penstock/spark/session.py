@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from penstock.spark.classes import jvm_options
 from penstock.spark.intake import Fabric
 from penstock.spark.java import find_java
 from penstock.spark.options import RunOptions
@@ -51,9 +52,8 @@ SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.log.level": "ERROR",
 }
-# The JVM's first compiler only: in one run each, an epoch of 50,000 events took 684 ms with the second
-# compiler and 514 ms without. Throughput of large epochs may suffer (`bench keyed`: 7.0 million/s before,
-# 5.5 after this and a change of the scratch folder; not told apart).
+# The JVM's first compiler only. On two cores the second one's work cost more than its code gave back: ten
+# epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each).
 _JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
 _LOG4J = """\
 rootLogger.level = error
@@ -76,7 +76,11 @@ def open_session(options: RunOptions, directory: Path, partitions: int) -> Spark
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     builder = SparkSession.builder.appName("penstock").master(options.master)
-    for name, value in {**SETTINGS, **_local_settings(options, directory), **options.spark}.items():
+    local = {
+        "spark.driver.memory": options.memory,
+        "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {jvm_options(java)}",
+    }
+    for name, value in {**SETTINGS, **local, **options.spark}.items():
         builder = builder.config(name, value)
     with _jvm_output_to(directory / "spark.log"):
         spark = builder.getOrCreate()
@@ -94,13 +98,11 @@ def cores_of(master: str) -> int:
     return 1 if master == "local" else (os.cpu_count() or 1)
 
 
-def _local_settings(options: RunOptions, directory: Path) -> dict[str, str]:
+def jvm_settings(directory: Path) -> str:
+    """How the JVM on this machine is to behave."""
     quiet = directory / "log4j2.properties"
     quiet.write_text(_LOG4J)
-    return {
-        "spark.driver.memory": options.memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()} {_JVM}",
-    }
+    return f"-Dlog4j2.configurationFile={quiet.as_uri()} {_JVM}"
 
 
 @contextmanager

@@ -1,0 +1,91 @@
+"""Spark's classes as the JVM wants them, recorded once, so that later starts need not load them one by one.
+
+A first epoch was there after 21 instead of 30 seconds (two cores, Java 17). The JVM itself checks that the
+record fits its version and the jars, and goes on without it if not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from penstock.errors import InternalError
+from penstock.spark.java import Java, find_java, writable_folder
+from penstock.topology.stream import Topology
+
+_EXIT_TIMEOUT_S = 300
+_MODULE = "penstock.spark.classes"
+
+
+def archive_for(java: Java) -> Path:
+    """Where the record for this Java and this Spark is, or would be."""
+    return writable_folder("classes") / f"java-{java.version}-spark-{version('pyspark')}.jsa"
+
+
+def jvm_options(java: Java) -> str:
+    """What to start a JVM with: the record, if there is one."""
+    archive = archive_for(java)
+    return f"-XX:SharedArchiveFile={archive}" if archive.exists() else ""
+
+
+def record() -> Path:
+    """Run a small topology and keep the classes that it used. Takes a minute."""
+    archive = archive_for(find_java())
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    fresh = archive.with_name(f".{os.getpid()}-{archive.name}")
+    try:
+        command = [sys.executable, "-m", _MODULE, "--into", str(fresh)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or not fresh.exists():
+            raise InternalError(what=f"the classes of Spark could not be recorded:\n{done.stderr}")
+        fresh.replace(archive)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return archive
+
+
+def _run_and_record(into: str) -> None:
+    from pyspark import SparkContext
+
+    from penstock.spark.options import RunOptions
+    from penstock.spark.runner import start
+    from penstock.spark.session import jvm_settings
+
+    with tempfile.TemporaryDirectory(prefix="penstock-classes-") as folder:
+        place = Path(folder)
+        java_options = f"{jvm_settings(place)} -XX:ArchiveClassesAtExit={into}"
+        spark = {"spark.driver.extraJavaOptions": java_options}
+        options = RunOptions(directory=place / "run", until="finished", spark=spark)
+        with start(_topology(place), options) as handle:
+            handle.wait()
+        jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
+        jvm.stdin.close()  # the JVM ends when its parent's pipe does, and writes the record then
+        jvm.wait(_EXIT_TIMEOUT_S)
+
+
+def _topology(place: Path) -> Topology:
+    import polars as pl
+
+    from penstock.connect.delta import Delta
+    from penstock.connect.generator import Generator
+
+    def events(first: int, count: int) -> pl.DataFrame:
+        number = pl.int_range(first, first + count, eager=True)
+        return pl.DataFrame({"key": number % 100, "time": number.cast(pl.Datetime("us"))})
+
+    top = Topology("classes")
+    source = Generator(events, schema={"key": int, "time": "timestamp"}, rows=5_000)
+    stream = top.source("events", source, rows_per_epoch=1_000)
+    stream.dedupe("first", "key", within="1ms", parallelism=4).sink("table", Delta(str(place / "out")))
+    return top
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--into"]:
+        _run_and_record(sys.argv[2])
+    else:
+        record()
