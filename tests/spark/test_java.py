@@ -106,10 +106,10 @@ def test_a_jvm_starts_with_recorded_classes_only_if_there_are_any(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(classes, "writable_folder", lambda name: tmp_path / name)
-    java = Java(tmp_path, "17.0.1", "system")
-    assert classes.jvm_options(java) == ""
-    archive = classes.archive_for(java)
+    found = java.Java(tmp_path, "17.0.1", "system")
+    assert classes.jvm_options(found) == ""
+    archive = classes.archive_for(found)
     archive.parent.mkdir()
     archive.touch()
-    assert classes.jvm_options(java) == f"-XX:SharedArchiveFile={archive}"
-    assert classes.archive_for(Java(tmp_path, "21.0.1", "system")) != archive
+    assert classes.jvm_options(found) == f"-XX:SharedArchiveFile={archive}"
+    assert classes.archive_for(java.Java(tmp_path, "21.0.1", "system")) != archive

@@ -10,8 +10,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
+
+import pyspark
 
 from penstock.errors import InternalError
 from penstock.spark.java import Java, find_java, writable_folder
@@ -23,7 +24,7 @@ _MODULE = "penstock.spark.classes"
 
 def archive_for(java: Java) -> Path:
     """Where the record for this Java and this Spark is, or would be."""
-    return writable_folder("classes") / f"java-{java.version}-spark-{version('pyspark')}.jsa"
+    return writable_folder("classes") / f"java-{java.version}-spark-{pyspark.__version__}.jsa"
 
 
 def jvm_options(java: Java) -> str:
