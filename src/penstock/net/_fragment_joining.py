@@ -1,0 +1,70 @@
+"""The numba kernels that write whole packets out of fragments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.frames._jit import Column, kernel, step
+from penstock.net import _fragment_layout as f
+from penstock.net._bytes import be16
+
+
+@kernel
+def heads(datagrams: Column, spans: Column, head: Column, size: Column) -> None:
+    """The fragment that begins each packet (of several the first), and the bytes that all of them hold."""
+    for i in range(len(datagrams) - 1, -1, -1):
+        k = datagrams[i]
+        if k >= 0:
+            if spans[f.BEGIN, i] == 0:
+                head[k] = i
+            size[k] = max(size[k], spans[f.END, i])
+
+
+@kernel
+def join(
+    data: Column, ends: Column, datagrams: Column, spans: Column, head: Column, begin: Column, places: Column,
+    out: Column,
+) -> None:  # fmt: skip
+    """Write packets: what was before the data of their first fragment, then the data of all.
+
+    ``begin`` is where the packet begins in its first fragment. Of overlapping parts the first one wins: the
+    fragments are copied in the reverse order of their arrival.
+    """
+    for i in range(len(datagrams) - 1, -1, -1):
+        k = datagrams[i]
+        if k >= 0:
+            first = head[k]
+            before = spans[f.AT, first] + spans[f.HEAD, first] - begin[k]
+            at, source = places[k] + before + spans[f.BEGIN, i], ends[i] + spans[f.DATA, i]
+            for b in range(spans[f.END, i] - spans[f.BEGIN, i]):
+                out[at + b] = data[source + b]
+    for k in range(len(head)):
+        first = head[k]
+        source, ip = ends[first] + begin[k], places[k] + spans[f.AT, first] - begin[k]
+        for b in range(spans[f.AT, first] + spans[f.HEAD, first] - begin[k]):
+            out[places[k] + b] = data[source + b]
+        if spans[f.VERSION, first] == 4:
+            _mend_ipv4(out, ip, spans[f.HEAD, first], places[k + 1] - ip)
+        else:
+            _put16(out, ip + 4, places[k + 1] - ip - 40)
+            out[places[k] + spans[f.PATCH, first] - begin[k]] = spans[f.FOLLOWING, first]
+
+
+@step
+def _mend_ipv4(out: Column, ip: Any, head: Any, total: Any) -> None:
+    """Length, flags and checksum of a packet in one piece; "don't fragment" stays as it was."""
+    _put16(out, ip + 2, total)
+    _put16(out, ip + 6, be16(out, ip + 6) & 0xC000)
+    _put16(out, ip + 10, 0)
+    total_sum = 0
+    for b in range(0, head, 2):
+        total_sum += be16(out, ip + b)
+    while total_sum > 0xFFFF:
+        total_sum = (total_sum & 0xFFFF) + (total_sum >> 16)
+    _put16(out, ip + 10, 0xFFFF - total_sum)
+
+
+@step
+def _put16(out: Column, at: Any, value: Any) -> None:
+    out[at] = value >> 8
+    out[at + 1] = value & 255
