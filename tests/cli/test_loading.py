@@ -151,3 +151,34 @@ def test_an_error_of_penstock_passes_through(tmp_path: Path) -> None:
     )
     with pytest.raises(DuplicateNodeName):
         load(write(tmp_path / "app_twice.py", text))
+
+
+MAKER = """
+import penstock as ps
+
+def make(name, again="1"):
+    return ps.Topology(f"{name}-{again}")
+
+top = ps.Topology("plain")
+"""
+
+
+def test_a_function_gets_the_values_of_the_command_line(tmp_path: Path) -> None:
+    app = write(tmp_path / "app_maker.py", MAKER)
+    assert load(f"{app}:make", ["shop"]).name == "shop-1"
+    assert load(f"{app}:make", ["shop", "2"]).name == "shop-2"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        (":make", [], "missing a required argument: 'name'"),
+        (":make", ["a", "b", "c"], "too many positional arguments"),
+        (":top", ["a"], "takes no values"),
+        ("", ["a"], "takes no values"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(tmp_path: Path, name: str, values: list[str], words: str) -> None:
+    app = write(tmp_path / "app_maker.py", MAKER)
+    with pytest.raises(AppNotFound, match=words):
+        load(f"{app}{name}", values)

@@ -41,6 +41,12 @@ app = typer.Typer(
 App = Annotated[
     str, typer.Argument(metavar="APP", help="APP.py, APP.py:NAME, MODULE:NAME, or a built-in app's name.")
 ]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="VALUE", help="For a function that makes the topology, e.g. a path.", show_default="none"
+    ),
+]
 Directory = Annotated[
     Path | None,
     typer.Option(
@@ -70,6 +76,7 @@ def _usage(parse: Callable[[str], T]) -> Callable[[str], T]:
 @app.command()
 def run(
     target: App,
+    values: Values = None,
     directory: Directory = None,
     master: Annotated[str, typer.Option(help="Any Spark master.")] = "local[*]",
     partitions: Partitions = None,
@@ -98,7 +105,7 @@ def run(
     time_between = _usage(parse_time)(every) if every else None
     settings = _usage(lambda _: parse_settings(conf or []))("")
     run_topology(
-        load(target),
+        load(target, values or ()),
         directory=directory,
         master=master,
         partitions=partitions,
@@ -112,17 +119,18 @@ def run(
 
 
 @app.command()
-def check(target: App, hops: Hops = None, partitions: Partitions = None) -> None:
+def check(target: App, values: Values = None, hops: Hops = None, partitions: Partitions = None) -> None:
     """Check a topology and print its plan: stages, hops, where state lives. Starts no Spark."""
     from penstock.cli.loading import load
     from penstock.plan import explain
 
-    typer.echo(explain(load(target), hops=hops, partitions=partitions))
+    typer.echo(explain(load(target, values or ()), hops=hops, partitions=partitions))
 
 
 @app.command()
 def describe(
     target: App,
+    values: Values = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flow chart.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
@@ -131,7 +139,7 @@ def describe(
 
     if mermaid and as_json:
         raise typer.BadParameter("choose one of --mermaid and --json")
-    topology = load(target)
+    topology = load(target, values or ())
     if as_json:
         typer.echo(topology.to_json())
     else:

@@ -1,20 +1,21 @@
 """Find the topology that the command line names.
 
 ``APP.py``, ``APP.py:NAME``, ``MODULE``, ``MODULE:NAME`` or a built-in app's name. NAME is a Topology, or a
-function without arguments that makes one; without NAME the module must hold exactly one Topology.
+function that makes one from the values on the command line; without NAME the module must hold one Topology.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.apps import APPS
 from penstock.errors import AppNotFound, PenstockError
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from penstock.topology.stream import Topology
 
 
-def load(target: str) -> Topology:
-    """The topology that ``target`` names; raises AppNotFound and says what was found instead."""
+def load(target: str, values: Sequence[str] = ()) -> Topology:
+    """The topology that ``target`` names; raises AppNotFound and says what was found instead.
+
+    A function that makes the topology gets ``values`` as they were written.
+    """
     place, colon, name = APPS.get(target, target).rpartition(":")
     if not colon:
         place, name = name, ""
     module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-    return _named(module, name, place) if name else _only(module, place)
+    return _named(module, name, place, values) if name else _only(module, place, values)
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -106,15 +110,18 @@ def _ship_by_value(folder: Path, names: list[str]) -> None:
         cloudpickle.register_pickle_by_value(module)
 
 
-def _named(module: ModuleType, name: str, place: str) -> Topology:
+def _named(module: ModuleType, name: str, place: str, values: Sequence[str]) -> Topology:
     from penstock.topology.stream import Topology
 
     if not hasattr(module, name):
         raise AppNotFound(what=place, reason=f"it has no '{name}'", next_step=f"it has: {_found(module)}")
     value = getattr(module, name)
     if callable(value) and not isinstance(value, type | Topology):
+        _require_fitting(value, f"{place}:{name}", values)
         with _users_code(f"{place}:{name}"):
-            value = value()
+            value = value(*values)
+    elif values:
+        raise _takes_none(f"{place}:{name}", values)
     if not isinstance(value, Topology):
         raise AppNotFound(
             what=f"{place}:{name}",
@@ -124,9 +131,30 @@ def _named(module: ModuleType, name: str, place: str) -> Topology:
     return value
 
 
-def _only(module: ModuleType, place: str) -> Topology:
+def _require_fitting(function: Callable[..., Any], place: str, values: Sequence[str]) -> None:
+    try:
+        inspect.signature(function).bind(*values)
+    except TypeError as error:
+        raise AppNotFound(
+            what=place,
+            reason=f"it cannot be made from {list(values)}: {error}",
+            next_step=f"give what it takes: {inspect.signature(function)}",
+        ) from None
+
+
+def _takes_none(place: str, values: Sequence[str]) -> AppNotFound:
+    return AppNotFound(
+        what=place,
+        reason=f"it is a topology and takes no values, got {list(values)}",
+        next_step="name a function that makes the topology as APP.py:FUNCTION, or leave the values out",
+    )
+
+
+def _only(module: ModuleType, place: str, values: Sequence[str]) -> Topology:
     from penstock.topology.stream import Topology
 
+    if values:
+        raise _takes_none(place, values)
     found = {id(value): value for value in vars(module).values() if isinstance(value, Topology)}
     if len(found) == 1:
         return next(iter(found.values()))
