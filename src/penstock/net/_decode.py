@@ -9,6 +9,7 @@ import numpy as np
 from penstock.frames._jit import Column, kernel, step
 from penstock.net import _layout as y
 from penstock.net._bytes import be16, be32, u8
+from penstock.net._gb import gb
 from penstock.net._index_state import MAX_NS, NO_TIME
 from penstock.net._links import by_type, ethernet, link, ppp
 from penstock.net._network import MAPPED, ip
@@ -38,6 +39,8 @@ def decode_one(
             following, value, at, cap, wire = ip(data, at, cap, wire, value, row)
         elif following == y.PPP:
             following, value, at = ppp(data, at, cap)
+        elif following == y.GPRS:
+            following, value, at, cap, wire = gb(data, at, cap, wire, row)
         else:
             descend = row[y.DEPTH] < most_tunnels
             following, value, at = transport(data, at, cap, wire, value, descend, row)

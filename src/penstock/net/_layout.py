@@ -28,19 +28,25 @@ REASONS = (
     "bad transport length",
     "nested too deep",
     "malformed inner packet",
+    "ciphered LLC frame",
+    "LLC frame in acknowledged mode",
+    "compressed SNDCP packet",
+    "first segment of an SNDCP packet",
+    "later segment of an SNDCP packet",
 )
 """Why a packet is not, or not fully, decoded; the column ``reason`` is a place in this list."""
 (
     OK, UNKNOWN_LINK, CUT_LINK, NOT_IP, CUT_IP, BAD_VERSION, BAD_HEADER, BAD_LENGTH, TOO_LONG, CUT_EXTENSION,
-    CUT_TRANSPORT, BAD_TRANSPORT, TOO_DEEP, BAD_INNER,
+    CUT_TRANSPORT, BAD_TRANSPORT, TOO_DEEP, BAD_INNER, CIPHERED, ACKNOWLEDGED, COMPRESSED, FIRST_SEGMENT,
+    LATER_SEGMENT,
 ) = range(len(REASONS))  # fmt: skip
 
-TUNNELS = ("none", "ipip", "6in4", "gre", "vxlan", "geneve", "gtp-u", "4in6", "6in6")
+TUNNELS = ("none", "ipip", "6in4", "gre", "vxlan", "geneve", "gtp-u", "4in6", "6in6", "gb")
 """What a packet travels in; the column ``tunnel`` is a place in this list."""
-NO_TUNNEL, IPIP, SIX_IN_FOUR, GRE, VXLAN, GENEVE, GTP, FOUR_IN_SIX, SIX_IN_SIX = range(len(TUNNELS))
+NO_TUNNEL, IPIP, SIX_IN_FOUR, GRE, VXLAN, GENEVE, GTP, FOUR_IN_SIX, SIX_IN_SIX, GB = range(len(TUNNELS))
 
 # What comes next in a packet; the first steps of `_layers` answer one of these with a value.
-STOP, ETHERNET, BY_TYPE, IP, PPP, TRANSPORT = range(6)
+STOP, ETHERNET, BY_TYPE, IP, PPP, TRANSPORT, GPRS = range(7)
 
 MOST_LAYERS = 64
 MOST_TUNNELS = 8

@@ -65,7 +65,7 @@ def _ipv4(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any,
         row[y.FRAGMENT_OFFSET] = (fragment & 0x1FFF) * 8
         row[y.MORE_FRAGMENTS] = fragment >> 13 & 1
         row[y.FRAGMENT_ID] = be16(data, at + 4)
-    if at + total > wire:
+    if at + total > wire and row[y.REASON] == y.OK:
         row[y.REASON] = y.TOO_LONG
     wire = min(wire, at + total)
     cap = min(cap, wire)
@@ -89,7 +89,7 @@ def _ipv6(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any,
     row[y.TOS] = be16(data, at) >> 4 & 255
     row[y.TTL] = data[at + 7]
     row[y.PROTOCOL] = protocol
-    if at + total > wire:
+    if at + total > wire and row[y.REASON] == y.OK:
         row[y.REASON] = y.TOO_LONG
     wire = min(wire, at + total)
     cap = min(cap, wire)

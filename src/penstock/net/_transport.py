@@ -13,14 +13,14 @@ from penstock.net._bytes import be16, be32, u8
 
 _TCP, _UDP, _UDP_LITE, _SCTP, _DCCP, _ICMP, _ICMP6 = 6, 17, 136, 132, 33, 1, 58
 _IP4_IN, _IP6_IN, _GRE, _MPLS_IN, _ETHERNET_IN = 4, 41, 47, 137, 143
-_VXLAN_PORT, _GENEVE_PORT, _GTP_PORT = 4789, 6081, 2152
+_VXLAN_PORT, _GENEVE_PORT, _GTP_PORT, _GB_PORT = 4789, 6081, 2152, 23000
 _TO_MPLS, _TO_ETHERNET, _ERSPAN, _ERSPAN3 = 0x8847, 0x6558, 0x88BE, 0x22EB
 
 
 @step
 def is_tunnel(source: Any, target: Any) -> Any:
     """Whether ports of UDP may belong to a tunnel."""
-    return source == _GTP_PORT or target in (_GTP_PORT, _VXLAN_PORT, _GENEVE_PORT)
+    return source in (_GTP_PORT, _GB_PORT) or target in (_GTP_PORT, _VXLAN_PORT, _GENEVE_PORT, _GB_PORT)
 
 
 @step
@@ -104,6 +104,8 @@ def _udp(
             return _vxlan(data, at + 8, cap, row)
         if target == _GENEVE_PORT:
             return _geneve(data, at + 8, cap, row)
+        if target == _GB_PORT or source == _GB_PORT:
+            return y.GPRS, 0, at + 8
     return y.STOP, y.OK, at + 8
 
 

@@ -1,0 +1,168 @@
+"""Packets of users with who sends or gets them, and where.
+
+tunnels = packets.flat_map("control", net.control_messages).to_one().process("tunnels", net.GtpTunnels())
+users = packets.key_by(*net.TUNNEL_KEY).process(
+    "subscribers", net.Subscribers(), also={"tunnels": tunnels.key_by(*net.TUNNEL_KEY)})
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.net.tunnels import SUBSCRIBER, TUNNEL_KEY
+from penstock.operators.operator import Emit, Operator
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import polars as pl
+
+PACKETS, CHANGES, TUNNELS = "packets", "changes", "tunnels"
+_KEY = dict(zip(TUNNEL_KEY, ("uint64", "uint64", "uint32"), strict=True))
+_CODES = {"imsi": "uint64", "msisdn": "uint64", "network": "uint32", "place": "uint64"}
+
+
+@dataclass(frozen=True)
+class Subscribers(Operator):
+    """Add the columns `SUBSCRIBER` to packets, from the tunnel that each travels in.
+
+    Takes packets, and on its input ``tunnels`` the rows of `GtpTunnels`; both keyed by `TUNNEL_KEY`. A packet
+    gets what held at its own time, however inputs and epochs come: packets wait for the punctuation, a tunnel
+    counts from its row's time on until a row ends it. Of a packet whose tunnel is unknown the columns are
+    null; none is left out. Packets that come behind the punctuation get what holds then. State: the open
+    tunnels and what waits, saved by what changed.
+    """
+
+    def init_state(self) -> dict[str, Any]:
+        from penstock.operators.keyed import KeyedTable
+        from penstock.operators.timed_rows import TimedRows
+
+        return {
+            PACKETS: TimedRows("time"),
+            CHANGES: TimedRows("time"),
+            TUNNELS: KeyedTable(_KEY, _CODES),
+        }
+
+    def process(self, batch: pl.DataFrame, state: dict[str, Any], emit: Emit) -> None:
+        self.process_input("in", batch, state, emit)
+
+    def process_input(self, name: str, batch: pl.DataFrame, state: dict[str, Any], emit: Emit) -> None:
+        if name == TUNNELS:
+            state[CHANGES].append(_coded(batch))
+            return
+        state[PACKETS].append(batch)
+        if not batch.height:
+            emit(_told(batch, _unknown(0)))  # tells the plan the columns
+
+    def on_punctuation(self, time: dt.datetime, state: dict[str, Any], emit: Emit) -> None:
+        from penstock.operators.event_time import as_us
+
+        clock = as_us(time)
+        changes = _before(state[CHANGES], clock)
+        packets = _before(state[PACKETS], clock)
+        if packets is not None:
+            emit(_told(packets, _codes_of(packets, changes, state[TUNNELS])))
+        if changes is not None:
+            _fold(changes, state[TUNNELS])
+
+
+def _before(waiting: Any, clock: int) -> pl.DataFrame | None:
+    """The rows whose time has come, which are let go; None if there are none."""
+    if not (waiting.times < clock).any():
+        return None
+    rows: pl.DataFrame = waiting.before(clock)
+    waiting.drop_before(clock)
+    return rows
+
+
+def _coded(tunnels: pl.DataFrame) -> pl.DataFrame:
+    """Rows of tunnels as numbers, which can be kept per key."""
+    from penstock.net import _subscriber_codes as codes
+
+    return tunnels.select(
+        "time",
+        *TUNNEL_KEY,
+        codes.digits_code("imsi").alias("imsi"),
+        codes.digits_code("msisdn").alias("msisdn"),
+        codes.network_code().alias("network"),
+        codes.place_code().alias("place"),
+        "is_valid",
+    )
+
+
+def _codes_of(packets: pl.DataFrame, changes: pl.DataFrame | None, known: Any) -> pl.DataFrame:
+    """What holds for each packet: the last change before it, else what was known before all of these."""
+    import numpy as np
+    import polars as pl
+
+    rows = known.find(packets.select(TUNNEL_KEY))
+    found = _unknown(packets.height)
+    has_row = rows >= 0
+    values = {name: found[name].to_numpy(writable=True) for name in _CODES}
+    for name, column in values.items():
+        column[has_row] = known[name][rows[has_row]]
+    if changes is not None:
+        last = _last_change(packets, changes)
+        is_changed = last >= 0
+        for name, column in values.items():
+            of_change = changes[name].to_numpy() * changes["is_valid"].to_numpy()
+            column[is_changed] = of_change[last[is_changed]]
+    return pl.DataFrame({name: np.asarray(column) for name, column in values.items()})
+
+
+def _last_change(packets: pl.DataFrame, changes: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """The place of the last change of each packet's tunnel up to its time; -1 if there is none."""
+    import numpy as np
+    import polars as pl
+
+    by = list(TUNNEL_KEY)
+    placed = changes.select("time", *by).with_row_index("change").sort("time", maintain_order=True)
+    asked = packets.select("time", *by).with_row_index("packet")
+    asked = asked.join(placed.select(by).unique(), on=by, how="semi").filter(pl.col("time").is_not_null())
+    asked = asked.sort("time", maintain_order=True)
+    met = asked.join_asof(placed, on="time", by=by, strategy="backward", check_sortedness=False)
+    met = met.filter(pl.col("change").is_not_null())
+    out = np.full(packets.height, -1, np.int64)
+    out[met["packet"].to_numpy()] = met["change"].to_numpy()
+    return out
+
+
+def _fold(changes: pl.DataFrame, known: Any) -> None:
+    """Keep the last change of each tunnel; forget those that are over."""
+    import polars as pl
+
+    last = changes.sort("time", maintain_order=True).unique(TUNNEL_KEY, keep="last", maintain_order=True)
+    over = known.find(last.filter(~pl.col("is_valid")).select(TUNNEL_KEY))
+    known.remove(over[over >= 0])
+    valid = last.filter("is_valid")
+    rows = known.rows(valid.select(TUNNEL_KEY))
+    for name in _CODES:
+        known.last(name, rows, valid[name].to_numpy())
+
+
+def _unknown(height: int) -> pl.DataFrame:
+    import polars as pl
+
+    from penstock.frames.types import to_polars
+    from penstock.topology.schema import Schema
+
+    return pl.DataFrame([pl.zeros(height, dtype, eager=True).alias(name)
+                         for name, dtype in to_polars(Schema.of(_CODES)).items()])  # fmt: skip
+
+
+def _told(packets: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    """Packets with digits and places as people read them. Each distinct subscriber is written once."""
+    from penstock.net import _subscriber_codes as codes
+
+    known = found.unique(maintain_order=True).with_row_index("who")
+    texts = known.select(
+        "who",
+        codes.digits_text("imsi"),
+        codes.digits_text("msisdn"),
+        *codes.network_texts("network"),
+        *codes.place_columns("place"),
+    )
+    who = found.join(known, on=list(_CODES), how="left", maintain_order="left")["who"]
+    return packets.with_columns(texts.select(list(SUBSCRIBER))[who].get_columns())
