@@ -52,9 +52,9 @@ def join(
 
 @step
 def _mend_ipv4(out: Column, ip: Any, head: Any, total: Any) -> None:
-    """Length, flags and checksum of a packet in one piece; "don't fragment" stays as it was."""
+    """Length, flags and checksum of a packet in one piece; no flag is left, as in Linux."""
     _put16(out, ip + 2, total)
-    _put16(out, ip + 6, be16(out, ip + 6) & 0xC000)
+    _put16(out, ip + 6, 0)
     _put16(out, ip + 10, 0)
     total_sum = 0
     for b in range(0, head, 2):

@@ -168,11 +168,10 @@ def _told(parts: Fragments, given_up: Any) -> pl.DataFrame:
     import polars as pl
 
     rows = given_up[f.G_ROW]
-    names = list(Defragment.outputs[_INCOMPLETE])
-    about = parts.decoded[rows].with_columns(
+    about: pl.DataFrame = parts.decoded[rows].with_columns(
         parts.rows["time"][rows],
         fragments=pl.Series(given_up[f.G_COUNT]).cast(pl.UInt32),
         bytes=pl.Series(given_up[f.G_BYTES]).cast(pl.UInt32),
         reason=pl.Series([f.INCOMPLETE[reason] for reason in given_up[f.G_REASON]], dtype=pl.String),
     )
-    return about.select(names)
+    return about.select(*Defragment.outputs[_INCOMPLETE])
