@@ -7,6 +7,7 @@ from typing import Any
 from penstock.frames._jit import Column, kernel, step
 from penstock.net import _fragment_layout as f
 from penstock.net._bytes import be16
+from penstock.net._gather import copy
 
 
 @kernel
@@ -36,13 +37,11 @@ def join(
             first = head[k]
             before = spans[f.AT, first] + spans[f.HEAD, first] - begin[k]
             at, source = places[k] + before + spans[f.BEGIN, i], ends[i] + spans[f.DATA, i]
-            for b in range(spans[f.END, i] - spans[f.BEGIN, i]):
-                out[at + b] = data[source + b]
+            copy(data, source, out, at, spans[f.END, i] - spans[f.BEGIN, i])
     for k in range(len(head)):
         first = head[k]
         source, ip = ends[first] + begin[k], places[k] + spans[f.AT, first] - begin[k]
-        for b in range(spans[f.AT, first] + spans[f.HEAD, first] - begin[k]):
-            out[places[k] + b] = data[source + b]
+        copy(data, source, out, places[k], spans[f.AT, first] + spans[f.HEAD, first] - begin[k])
         if spans[f.VERSION, first] == 4:
             _mend_ipv4(out, ip, spans[f.HEAD, first], places[k + 1] - ip)
         else:

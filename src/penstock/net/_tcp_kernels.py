@@ -7,7 +7,6 @@ from typing import Any
 from penstock.frames._jit import Column, kernel, step
 from penstock.net import _tcp_layout as y
 from penstock.net._tcp_pieces import (
-    Flows,
     deliver,
     drain,
     field,
@@ -23,8 +22,20 @@ _MASK, _HALF = 0xFFFF_FFFF, 1 << 31
 
 
 @kernel
+def number(rows: Column, numbers: Column, order: Column) -> int:
+    """Number rows as they first occur, in place; ``order`` is the way back. Returns how many there are."""
+    count = 0
+    for i in range(len(rows)):
+        if numbers[rows[i]] < 0:
+            numbers[rows[i]], order[count] = count, rows[i]
+            count += 1
+        rows[i] = numbers[rows[i]]
+    return count
+
+
+@kernel
 def take(
-    segments: Column, held: int, now: int, limits: Column, flows: Flows, pieces: Column, ends: Column,
+    segments: Column, held: int, now: int, limits: Column, flows: Column, pieces: Column, ends: Column,
     out: Column, count: Column,
 ) -> None:  # fmt: skip
     """Take segments in the order of their arrival; the first ``held`` pieces have waited from before.
@@ -43,7 +54,7 @@ def take(
 
 
 @kernel
-def end(rows: Column, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column) -> None:
+def end(rows: Column, flows: Column, pieces: Column, ends: Column, out: Column, count: Column) -> None:
     """End flows that have been silent for too long."""
     for i in range(len(rows)):
         _end_flow(rows[i], y.LOST, flows, pieces, ends, out, count)
@@ -51,25 +62,25 @@ def end(rows: Column, flows: Flows, pieces: Column, ends: Column, out: Column, c
 
 @step
 def _take_one(
-    segment: Column, limits: Column, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column
+    segment: Column, limits: Column, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
 ) -> None:
     row, time, flags = segment[y.ROW], segment[y.TIME], segment[y.TCP_FLAGS]
     owner = 2 * row + segment[y.SIDE]
     _give_up_old(row, time, limits[y.WAIT], flows, pieces, ends, out, count)
-    if time - flows[y.LAST_TIME][row] > limits[y.IDLE]:
+    if time - flows[row, y.LAST_TIME] > limits[y.IDLE]:
         _end_flow(row, y.LOST, flows, pieces, ends, out, count)
-        flows[y.CONNECTION][row] = 0
-    flows[y.LAST_TIME][row] = max(time, flows[y.LAST_TIME][row])
-    flows[y.IS_OPEN][row] = 1
+        flows[row, y.CONNECTION] = 0
+    flows[row, y.LAST_TIME] = max(time, flows[row, y.LAST_TIME])
+    flows[row, y.IS_OPEN] = 1
     if flags & y.RST:
         _end_flow(row, y.CLOSED, flows, pieces, ends, out, count)
-        flows[field(owner, y.FLAGS)][row] = flows[field(owner ^ 1, y.FLAGS)][row] = y.RESET
+        flows[row, field(owner, y.FLAGS)] = flows[row, field(owner ^ 1, y.FLAGS)] = y.RESET
         return
     seq = segment[y.SEQ]
     if flags & y.SYN:
         seq = (seq + 1) & _MASK
         _synchronise(owner, seq, flows, pieces, ends, out, count)
-    state = flows[field(owner, y.FLAGS)][row]
+    state = flows[row, field(owner, y.FLAGS)]
     if state & (y.FINISHED | y.RESET):
         return
     if not state & y.KNOWN:
@@ -79,49 +90,49 @@ def _take_one(
 
 @step
 def _synchronise(
-    owner: Any, first: Any, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column
+    owner: Any, first: Any, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
 ) -> None:
     """A SYN begins a stream, repeats what is known, or begins a new connection in the place of an old one."""
-    row, known = owner >> 1, flows[field(owner, y.FLAGS)][owner >> 1]
+    row, known = owner >> 1, flows[owner >> 1, field(owner, y.FLAGS)]
     if known & y.KNOWN:
-        was = flows[field(owner, y.FIRST_SEQ)][row]
+        was = flows[row, field(owner, y.FIRST_SEQ)]
         if was == first:
             return
         is_overtaken = not known & (y.SYN_SEEN | y.FINISHED) and (was - first) & _MASK < y.BEHIND_SYN
         if is_overtaken:
-            flows[field(owner, y.FLAGS)][row] |= y.SYN_SEEN
+            flows[row, field(owner, y.FLAGS)] |= y.SYN_SEEN
             return
     if known:
         _end_flow(row, y.CLOSED, flows, pieces, ends, out, count)
-        flows[y.CONNECTION][row] += 1
+        flows[row, y.CONNECTION] += 1
     _begin(owner, first, y.KNOWN | y.SYN_SEEN, flows)
 
 
 @step
-def _begin(owner: Any, first: Any, state: Any, flows: Flows) -> None:
+def _begin(owner: Any, first: Any, state: Any, flows: Column) -> None:
     row = owner >> 1
-    flows[field(owner, y.FLAGS)][row] = state
-    flows[field(owner, y.NEXT_SEQ)][row] = flows[field(owner, y.FIRST_SEQ)][row] = first
-    flows[field(owner, y.NEXT)][row] = 0
-    flows[field(owner, y.FIN_AT)][row] = -1
+    flows[row, field(owner, y.FLAGS)] = state
+    flows[row, field(owner, y.NEXT_SEQ)] = flows[row, field(owner, y.FIRST_SEQ)] = first
+    flows[row, field(owner, y.NEXT)] = 0
+    flows[row, field(owner, y.FIN_AT)] = -1
 
 
 @step
 def _place(
-    owner: Any, seq: Any, segment: Column, limits: Column, flows: Flows, pieces: Column, ends: Column,
+    owner: Any, seq: Any, segment: Column, limits: Column, flows: Column, pieces: Column, ends: Column,
     out: Column, count: Column,
 ) -> None:  # fmt: skip
     """Give a segment's bytes out if they are next, or let them wait."""
     row = owner >> 1
-    at = flows[field(owner, y.NEXT)][row]
-    ahead = ((seq - flows[field(owner, y.NEXT_SEQ)][row] + _HALF) & _MASK) - _HALF
+    at = flows[row, field(owner, y.NEXT)]
+    ahead = ((seq - flows[row, field(owner, y.NEXT_SEQ)] + _HALF) & _MASK) - _HALF
     if ahead >= y.WINDOW:
         return
     start, stop = at + ahead, at + ahead + segment[y.LENGTH]
-    if segment[y.TCP_FLAGS] & y.FIN and flows[field(owner, y.FIN_AT)][row] < 0 and stop >= at:
-        flows[field(owner, y.FIN_AT)][row] = stop
-    if flows[field(owner, y.FIN_AT)][row] >= 0:
-        stop = min(stop, flows[field(owner, y.FIN_AT)][row])
+    if segment[y.TCP_FLAGS] & y.FIN and flows[row, field(owner, y.FIN_AT)] < 0 and stop >= at:
+        flows[row, field(owner, y.FIN_AT)] = stop
+    if flows[row, field(owner, y.FIN_AT)] >= 0:
+        stop = min(stop, flows[row, field(owner, y.FIN_AT)])
     place, size, time = segment[y.PLACE], segment[y.SIZE], segment[y.TIME]
     if stop > at:
         first = ends[0, owner]
@@ -132,14 +143,14 @@ def _place(
             insert(owner, start + lead, stop, place + lead, size - lead, time, pieces, ends, count)
         drain(owner, flows, pieces, ends, out, count)
         _keep_bounds(owner, time, limits, flows, pieces, ends, out, count)
-    if 0 <= flows[field(owner, y.FIN_AT)][row] <= flows[field(owner, y.NEXT)][row]:
+    if 0 <= flows[row, field(owner, y.FIN_AT)] <= flows[row, field(owner, y.NEXT)]:
         _finish(owner, y.CLOSED, flows, pieces, ends, out, count)
-        flows[field(owner, y.FLAGS)][row] |= y.FINISHED
+        flows[row, field(owner, y.FLAGS)] |= y.FINISHED
 
 
 @step
 def _keep_bounds(
-    owner: Any, time: Any, limits: Column, flows: Flows, pieces: Column, ends: Column, out: Column,
+    owner: Any, time: Any, limits: Column, flows: Column, pieces: Column, ends: Column, out: Column,
     count: Column,
 ) -> None:  # fmt: skip
     """Give up gaps, first of this direction, then of whichever has waited longest, until memory suffices."""
@@ -155,7 +166,7 @@ def _keep_bounds(
 
 @step
 def _give_up_old(
-    row: Any, time: Any, wait: Any, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column
+    row: Any, time: Any, wait: Any, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
 ) -> None:
     """Give up the gaps of a flow that have been waited for too long."""
     oldest = count[y.OLDEST]
@@ -179,23 +190,23 @@ def _waits_too_long(owner: Any, bound: Any, pieces: Column, ends: Column) -> Any
 
 @step
 def _finish(
-    owner: Any, why: Any, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column
+    owner: Any, why: Any, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
 ) -> None:
     """Give out all that waits, and what is known to be missing behind it."""
     row = owner >> 1
     while ends[0, owner] >= 0:
         skip_gap(owner, why, flows, pieces, ends, out, count)
-    missing = flows[field(owner, y.FIN_AT)][row] - flows[field(owner, y.NEXT)][row]
+    missing = flows[row, field(owner, y.FIN_AT)] - flows[row, field(owner, y.NEXT)]
     if missing > 0:
         miss(owner, missing, why, flows)
-        flows[field(owner, y.NEXT)][row] += missing
-    if flows[field(owner, y.GAP)][row] > 0:
-        give_out(owner, 0, 0, flows[y.LAST_TIME][row], flows, out, count)
+        flows[row, field(owner, y.NEXT)] += missing
+    if flows[row, field(owner, y.GAP)] > 0:
+        give_out(owner, 0, 0, flows[row, y.LAST_TIME], flows, out, count)
 
 
 @step
 def _end_flow(
-    row: Any, why: Any, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column
+    row: Any, why: Any, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
 ) -> None:
     """End both directions and forget them."""
     for side in range(2):

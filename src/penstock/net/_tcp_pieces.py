@@ -1,7 +1,7 @@
 """Numba steps for the pieces of streams that wait, and for what is given out.
 
 Pieces of a direction are in a list by their place in the stream, and do not overlap; all pieces of
-a slice are in a list by age, and ``P_SINCE`` grows with it.
+a slice are in a list by age, and ``P_SINCE`` grows with it. ``flows`` has one row per flow at hand.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import numpy as np
 
 from penstock.frames._jit import Column, step
 from penstock.net import _tcp_layout as y
-
-Flows = Any
-"""The columns of the flow table, each an array by row."""
 
 
 @step
@@ -118,40 +115,40 @@ def _hold(
 
 
 @step
-def advance(owner: Any, bytes_: Any, flows: Flows) -> None:
+def advance(owner: Any, bytes_: Any, flows: Column) -> None:
     """Move a stream's place forward."""
     row = owner >> 1
-    flows[field(owner, y.NEXT)][row] += bytes_
-    flows[field(owner, y.NEXT_SEQ)][row] = (flows[field(owner, y.NEXT_SEQ)][row] + bytes_) & 0xFFFF_FFFF
+    flows[row, field(owner, y.NEXT)] += bytes_
+    flows[row, field(owner, y.NEXT_SEQ)] = (flows[row, field(owner, y.NEXT_SEQ)] + bytes_) & 0xFFFF_FFFF
 
 
 @step
-def miss(owner: Any, bytes_: Any, why: Any, flows: Flows) -> None:
+def miss(owner: Any, bytes_: Any, why: Any, flows: Column) -> None:
     """Remember bytes that are missing before what comes next."""
     if bytes_ > 0:
-        flows[field(owner, y.GAP)][owner >> 1] += bytes_
-        flows[field(owner, y.WHY)][owner >> 1] = why
+        flows[owner >> 1, field(owner, y.GAP)] += bytes_
+        flows[owner >> 1, field(owner, y.WHY)] = why
 
 
 @step
-def give_out(owner: Any, place: Any, size: Any, time: Any, flows: Flows, out: Column, count: Column) -> None:
+def give_out(owner: Any, place: Any, size: Any, time: Any, flows: Column, out: Column, count: Column) -> None:
     """Write a row: bytes at the stream's place, and what is missing before them."""
     row, n = owner >> 1, count[y.OUTS]
     count[y.OUTS] += 1
     out[y.O_OWNER, n], out[y.O_PLACE, n], out[y.O_SIZE, n], out[y.O_TIME, n] = owner, place, size, time
-    out[y.O_OFFSET, n] = flows[field(owner, y.NEXT)][row]
-    out[y.O_GAP, n], out[y.O_WHY, n] = flows[field(owner, y.GAP)][row], flows[field(owner, y.WHY)][row]
-    out[y.O_CONNECTION, n] = flows[y.CONNECTION][row]
-    flows[field(owner, y.GAP)][row] = flows[field(owner, y.WHY)][row] = 0
+    out[y.O_OFFSET, n] = flows[row, field(owner, y.NEXT)]
+    out[y.O_GAP, n], out[y.O_WHY, n] = flows[row, field(owner, y.GAP)], flows[row, field(owner, y.WHY)]
+    out[y.O_CONNECTION, n] = flows[row, y.CONNECTION]
+    flows[row, field(owner, y.GAP)] = flows[row, field(owner, y.WHY)] = 0
 
 
 @step
 def deliver(
-    owner: Any, start: Any, stop: Any, place: Any, size: Any, time: Any, flows: Flows, out: Column,
+    owner: Any, start: Any, stop: Any, place: Any, size: Any, time: Any, flows: Column, out: Column,
     count: Column,
 ) -> None:  # fmt: skip
     """Give out what a part that begins at or before the stream's place has behind it."""
-    lead = flows[field(owner, y.NEXT)][owner >> 1] - start
+    lead = flows[owner >> 1, field(owner, y.NEXT)] - start
     length = stop - start - lead
     if length <= 0:
         return
@@ -163,10 +160,10 @@ def deliver(
 
 
 @step
-def drain(owner: Any, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column) -> None:
+def drain(owner: Any, flows: Column, pieces: Column, ends: Column, out: Column, count: Column) -> None:
     """Give out the pieces that wait for nothing any more."""
     k = ends[0, owner]
-    while k >= 0 and pieces[y.P_START, k] <= flows[field(owner, y.NEXT)][owner >> 1]:
+    while k >= 0 and pieces[y.P_START, k] <= flows[owner >> 1, field(owner, y.NEXT)]:
         unlink_first(owner, pieces, ends, count)
         deliver(
             owner, pieces[y.P_START, k], pieces[y.P_STOP, k], pieces[y.P_PLACE, k], pieces[y.P_SIZE, k],
@@ -177,10 +174,10 @@ def drain(owner: Any, flows: Flows, pieces: Column, ends: Column, out: Column, c
 
 @step
 def skip_gap(
-    owner: Any, why: Any, flows: Flows, pieces: Column, ends: Column, out: Column, count: Column
+    owner: Any, why: Any, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
 ) -> None:
     """Give up the bytes before the first piece that waits."""
-    gap = pieces[y.P_START, ends[0, owner]] - flows[field(owner, y.NEXT)][owner >> 1]
+    gap = pieces[y.P_START, ends[0, owner]] - flows[owner >> 1, field(owner, y.NEXT)]
     miss(owner, gap, why, flows)
     advance(owner, gap, flows)
     drain(owner, flows, pieces, ends, out, count)

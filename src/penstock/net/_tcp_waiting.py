@@ -11,6 +11,7 @@ import polars as pl
 from penstock.frames.hashing import byte_buffers
 from penstock.net import _tcp_layout as y
 from penstock.net._gather import NO_BYTES, gathered
+from penstock.net._tcp_kernels import number
 from penstock.net.flows import FLOW_KEY
 from penstock.operators.event_time import as_timestamps, times
 from penstock.operators.keyed import KeyedTable
@@ -18,53 +19,77 @@ from penstock.operators.timed_rows import TimedRows
 
 SINCE = "since"
 Numbers = npt.NDArray[np.int64]
+_NONE: Numbers = np.empty(0, np.int64)
 
 
 class Work:
-    """The arrays of one call of the kernels, made from the state and put back into it."""
+    """The arrays of one call of the kernels, made from the state and put back into it.
+
+    The flows at hand (of segments, of pieces that wait, and ``others``) are numbered anew and
+    their values put side by side: a flow is then one stretch of memory.
+    """
 
     def __init__(
-        self, flows: KeyedTable, waiting: TimedRows, segments: Numbers, data: Any = NO_BYTES
+        self,
+        flows: KeyedTable,
+        waiting: TimedRows,
+        segments: Numbers,
+        data: Any = NO_BYTES,
+        others: Numbers = _NONE,
     ) -> None:
-        self._flows, self._waiting, self._data = flows, waiting, data
-        self.held = len(waiting)
-        self._held_data = NO_BYTES
+        self._flows, self._waiting, self._data, self._held_data = flows, waiting, data, NO_BYTES
+        self.held, self.segments = len(waiting), segments
         most = self.held + 4 * len(segments) + 8  # a segment fills holes, and leaves at most four behind
         self.pieces = np.zeros((y.PIECE, most), np.int64)
-        if self.held:
-            self._load(waiting.frame())
-        self.columns = tuple(flows[name] for name in y.FLOW_VALUES)
-        top = len(self.columns[0])
-        self.ends = np.full((3, 2 * top), -1, np.int64)
+        sides = self._load(waiting.frame()) if self.held else _NONE
+        rows = np.concatenate([self.pieces[y.P_OWNER, : self.held], segments[:, y.ROW], others])
+        self._order = self._number(rows)
+        self.pieces[y.P_OWNER, : self.held] = 2 * rows[: self.held] + sides
+        segments[:, y.ROW] = rows[self.held : self.held + len(segments)]
+        segments[:, y.PLACE] += len(self._held_data)
+        self.others = rows[self.held + len(segments) :]
+        self.flows = np.empty((len(self._order), len(y.FLOW_VALUES)), np.int64)
+        for k, name in enumerate(y.FLOW_VALUES):
+            self.flows[:, k] = flows[name][self._order]
+        self.ends = np.full((3, 2 * len(self._order)), -1, np.int64)
         self.ends[2] = 0
         self.count = np.zeros(y.COUNTERS, np.int64)
         self.count[[y.OLDEST, y.YOUNGEST]] = -1
-        self.out = np.empty((y.OUT, most + 4 * len(segments) + 2 * top), np.int64)
-        self.segments = segments
-        self.segments[:, y.PLACE] += len(self._held_data)
+        self.out = np.empty((y.OUT, most + 4 * len(segments) + 2 * len(self._order)), np.int64)
 
-    def _load(self, rows: pl.DataFrame) -> None:
+    def _load(self, rows: pl.DataFrame) -> Numbers:
+        """Enter the pieces that wait with the row of their flow; gives their directions."""
         held, pieces = rows.height, self.pieces
         ends, self._held_data = byte_buffers(rows["data"])
-        pieces[y.P_OWNER, :held] = 2 * self._flows.find(rows.select(*FLOW_KEY)) + rows["forward"].to_numpy()
+        pieces[y.P_OWNER, :held] = self._flows.find(rows.select(*FLOW_KEY))
         pieces[y.P_START, :held] = rows["offset"].to_numpy()
         pieces[y.P_STOP, :held] = rows["offset"].to_numpy() + rows["length"].to_numpy()
         pieces[y.P_PLACE, :held], pieces[y.P_SIZE, :held] = ends[:-1], np.diff(ends)
         pieces[y.P_TIME, :held] = times(rows, "time")
         pieces[y.P_SINCE, :held] = self._waiting.times
+        return rows["forward"].to_numpy().astype(np.int64)
 
-    @property
-    def owners(self) -> Numbers:
-        """The directions that still have pieces waiting."""
-        made = self.pieces[:, : int(self.count[y.PIECES])]
-        waiting: Numbers = made[y.P_OWNER, made[y.P_IS_HELD] == 1]
-        return waiting
+    def _number(self, rows: Numbers) -> Numbers:
+        order = np.empty(len(rows), np.int64)
+        numbers = np.full(len(self._flows["is_open"]), -1, np.int64)
+        return order[: number(rows, numbers, order)]
+
+    def is_waiting(self) -> npt.NDArray[np.bool_]:
+        """Which of the flows at hand have pieces that wait."""
+        found: npt.NDArray[np.bool_] = (self.ends[0].reshape(-1, 2) >= 0).any(axis=1)
+        return found
+
+    def rows(self, numbers: Numbers) -> Numbers:
+        """The rows of flows in the table."""
+        return self._order[numbers]
 
     def save(self) -> None:
-        """Put what waits back into the state, and mark the flows whose pieces have gone."""
+        """Put flows and what waits back into the state, and mark the flows whose pieces have gone."""
+        for k, name in enumerate(y.FLOW_VALUES):
+            self._flows[name][self._order] = self.flows[:, k]
         made = self.pieces[:, : int(self.count[y.PIECES])]
         is_held = made[y.P_IS_HELD] == 1
-        self._flows.touch(made[y.P_OWNER, ~is_held] >> 1)
+        self._flows.touch(self._order[made[y.P_OWNER, ~is_held] >> 1])
         self._waiting.drop(~is_held[: self.held])
         new = made[:, self.held :][:, is_held[self.held :]]
         if new.shape[1]:
@@ -92,7 +117,7 @@ class Work:
         )
 
     def _keys(self, owners: Numbers) -> pl.DataFrame:
-        keys = self._flows.frame(owners >> 1).select(*FLOW_KEY)
+        keys = self._flows.frame(self._order).select(*FLOW_KEY)[owners >> 1]
         return keys.with_columns(pl.Series("forward", (owners & 1).astype(np.bool_)))
 
     def _bytes(self, places: Numbers, sizes: Numbers) -> pl.Series:

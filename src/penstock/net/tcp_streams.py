@@ -148,14 +148,14 @@ class TcpStreams(Operator):
         is_idle = (flows["is_open"] == 1) & (flows["last_time_us"] + self.idle_us < now)
         if not is_idle.any() and not (len(waiting) and waiting.times[0] + self.wait_us < now):
             return
-        work = Work(flows, waiting, np.empty((0, y.SEGMENT), np.int64))
+        nothing = np.empty((0, y.SEGMENT), np.int64)
+        work = Work(flows, waiting, nothing, others=np.flatnonzero(is_idle))
         self._take(work, now)
-        is_idle[work.owners >> 1] = False
-        rows = np.flatnonzero(is_idle)
-        kernels.end(rows, work.columns, work.pieces, work.ends, work.out, work.count)
+        ended = work.others[~work.is_waiting()[work.others]]
+        kernels.end(ended, work.flows, work.pieces, work.ends, work.out, work.count)
+        work.flows[ended, y.IS_OPEN] = 0
         self._close(work, emit)
-        flows["is_open"][rows] = 0
-        flows.remove(rows)
+        flows.remove(work.rows(ended))
 
     def _take(self, work: Any, now: int) -> None:
         import numpy as np
@@ -164,7 +164,7 @@ class TcpStreams(Operator):
 
         limits = np.array([self.wait_us, self.idle_us, self.direction_bytes, self.slice_bytes])
         kernels.take(
-            work.segments, work.held, now, limits, work.columns, work.pieces, work.ends, work.out, work.count
+            work.segments, work.held, now, limits, work.flows, work.pieces, work.ends, work.out, work.count
         )
 
     @staticmethod
