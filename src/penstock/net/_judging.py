@@ -1,0 +1,136 @@
+"""From packets to verdicts: keeps the first packets of flows, asks the engine, notes what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from penstock.frames._jit import readonly
+from penstock.frames.hashing import byte_buffers
+from penstock.net import _application_kernels as k
+from penstock.net._flow_table import Batch, Taken
+from penstock.net.dpi import records
+from penstock.net.dpi.verdict import FirstPackets, Verdicts
+
+Numbers = npt.NDArray[np.int64]
+VALUES = {"verdict": "int32", "kept": "uint8", "kept_bytes": "int32", "imsi": "uint64"}
+"""What the flow table has more: the number of the label (0: not decided), packets and bytes kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Which packets of a batch are kept, in groups: the kept packets of one life of a flow."""
+
+    labels: Numbers
+    """The label of each packet's flow; 0 if it was not decided when the batch began."""
+    packets: Numbers
+    """The packets that are kept, and the group and room of each."""
+    groups: Numbers
+    room: Numbers
+    facts: Numbers
+    ended: Numbers
+
+
+def pick(state: Mapping[str, Any], batch: Batch, taken: Taken, most_packets: int, most_bytes: int) -> Picked:
+    """Sort packets of decided flows from those that an engine must see."""
+    table, n = state["flows"], batch.frame.height
+    labels, groups, room = (np.full(n, -1, np.int64) for _ in range(3))
+    facts = np.empty((k.FACTS, len(taken.which) + len(taken.ended_at)), np.int64)
+    ended = np.empty((k.ENDINGS, len(taken.ended_at)), np.int64)
+    count = k.pick(
+        taken.which, taken.rows, taken.ended_at, readonly(batch.frame["payload"].bin.size().to_numpy()),
+        batch.counted[3], readonly(batch.frame["protocol"].to_numpy()), subscribers(batch.frame),
+        most_packets, most_bytes, records.HEAD,
+        *(table[name] for name in VALUES), np.zeros(len(table["kept"]), np.int32),
+        labels, groups, room, facts, ended,
+    )  # fmt: skip
+    packets = np.flatnonzero(groups >= 0)
+    return Picked(labels, packets, groups[packets], room[packets], facts[:, :count], ended)
+
+
+def subscribers(frame: pl.DataFrame) -> npt.NDArray[np.uint64]:
+    """The IMSI of each packet as a number; 0 where there is none."""
+    if "imsi" not in frame.columns:
+        return readonly(np.zeros(frame.height, np.uint64))
+    numbers = frame["imsi"].cast(pl.UInt64, strict=False).fill_null(0)
+    return readonly(numbers.to_numpy())
+
+
+def first_packets(
+    state: Mapping[str, Any], batch: Batch, picked: Picked, flows: pl.DataFrame
+) -> FirstPackets:
+    """What the engine gets: the packets that were kept before, and behind them those of this batch."""
+    has_past = picked.facts[k.HAS_PAST]
+    past = [
+        state["packets"].get(flow) if was else b""
+        for flow, was in zip(flows["flow"].to_list(), has_past.tolist(), strict=True)
+    ]
+    before = np.fromiter(map(len, past), np.int64, len(past))
+    ends = np.zeros(len(past) + 1, np.int64)
+    np.cumsum(before + picked.facts[k.SIZE], out=ends[1:])
+    data = np.zeros(int(ends[-1]), np.uint8)
+    for g in np.flatnonzero(before).tolist():
+        data[ends[g] : ends[g] + before[g]] = np.frombuffer(past[g], np.uint8)
+    _write(batch.frame[picked.packets], picked, ends[:-1] + before, data)
+    return _of(flows, data, ends, picked.facts[k.IS_LAST] == 1)
+
+
+def _write(frame: pl.DataFrame, picked: Picked, cursor: Numbers, data: npt.NDArray[np.uint8]) -> None:
+    columns = ("time", "tcp_seq", "tcp_ack", "payload_length", "tcp_flags", "icmp_type", "icmp_code")
+    arrays = [readonly(frame[name].to_physical().to_numpy()) for name in columns]
+    is_reply = readonly((~frame["forward"]).cast(pl.UInt8).to_numpy())
+    records.write(
+        picked.groups, is_reply, *arrays, *byte_buffers(frame["payload"]), picked.room, cursor, data
+    )
+
+
+def kept_packets(state: Mapping[str, Any], flows: pl.DataFrame) -> FirstPackets:
+    """The packets that were kept of flows that are over."""
+    content = [state["packets"].get(flow) for flow in flows["flow"].to_list()]
+    ends = np.zeros(len(content) + 1, np.int64)
+    np.cumsum([len(part) for part in content], out=ends[1:])
+    data = np.frombuffer(b"".join(content), np.uint8)
+    return _of(flows, data, ends, np.ones(len(content), np.bool_))
+
+
+def _of(
+    flows: pl.DataFrame, data: npt.NDArray[np.uint8], ends: Numbers, is_last: npt.NDArray[np.bool_]
+) -> FirstPackets:
+    names = ("a_ip_high", "a_ip_low", "b_ip_high", "b_ip_low", "a_port", "b_port", "protocol")
+    return FirstPackets(data, ends, *(flows[name].to_numpy() for name in names), is_last)
+
+
+def numbered(state: Mapping[str, Any], verdicts: Verdicts) -> Numbers:
+    """The number of each flow's label; 0 if it is not decided."""
+    used, place = np.unique(verdicts.label, return_inverse=True)
+    # Only what is decided is noted, so that the numbers do not depend on what an engine says on the way.
+    is_used = np.zeros(len(used), np.bool_)
+    is_used[place[verdicts.is_decided]] = True
+    numbers = np.zeros(len(used), np.int64)
+    found = [verdicts.labels[label] for label in used[is_used].tolist()]
+    numbers[is_used] = state["labels"].numbers(found)
+    return np.where(verdicts.is_decided, numbers[place], 0)
+
+
+def settle(
+    state: Mapping[str, Any], picked: Picked, flows: pl.DataFrame, given: FirstPackets, verdicts: Verdicts
+) -> Numbers:
+    """Note verdicts, let go of packets, keep those of flows that wait; gives the number of each label."""
+    numbers = numbered(state, verdicts)
+    is_live = picked.facts[k.ENDED] == 0
+    rows, ids = picked.facts[k.ROW], flows["flow"].to_list()
+    done, waiting = is_live & (numbers > 0), is_live & (numbers == 0)
+    state["flows"]["verdict"][rows[done]] = numbers[done]
+    had_past = picked.facts[k.HAS_PAST] == 1
+    state["packets"].drop(ids[g] for g in np.flatnonzero(had_past & ~waiting).tolist())
+    for g in np.flatnonzero(waiting).tolist():
+        state["packets"].put(ids[g], given.data[given.ends[g] : given.ends[g + 1]].tobytes())
+    for g, host in verdicts.hosts.items():
+        if done[g]:
+            state["hosts"].put(ids[g], host.encode())
+    return numbers

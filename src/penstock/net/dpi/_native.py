@@ -1,0 +1,37 @@
+"""Calls to C from compiled loops, by address: the loop stays cached although addresses change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
+from numba.extending import intrinsic
+
+
+@intrinsic
+def call(context: Any, address: Any, arguments: Any) -> Any:
+    """Call a C function with integers and pointers, all given as int64; returns what it leaves as one.
+
+    Only for functions without structs and floats in their signature. Of a result narrower than 64 bits
+    the upper bits are garbage.
+    """
+    signature = types.int64(types.int64, arguments)
+
+    def build(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        given = [builder.extract_value(values[1], k) for k in range(len(arguments))]
+        kind = ir.FunctionType(word, [word] * len(given))
+        return builder.call(builder.inttoptr(values[0], kind.as_pointer()), given)
+
+    return signature, build
+
+
+@intrinsic
+def as_pointer(context: Any, address: Any) -> Any:
+    """An address as a pointer, for ``numba.carray``."""
+
+    def build(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), build
