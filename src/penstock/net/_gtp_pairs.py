@@ -44,13 +44,17 @@ def pairs(waiting: TimedRows, clock_us: int, wait_us: int) -> Pairs:
     Requests stay until they are answered or too old; a request that is repeated counts as one.
     """
     due = waiting.times < clock_us
-    numbered = waiting.gather(np.flatnonzero(due)).with_row_index("row").sort(_ORDER, maintain_order=True)
+    placed = waiting.gather(np.flatnonzero(due)).with_row_index("place")
+    numbered = placed.sort(_ORDER, maintain_order=True).with_row_index("row")  # not by arrival
     is_request = pl.col("kind").str.ends_with("request")
     requests = numbered.filter(is_request)
     responses = numbered.filter(~is_request).with_columns(pl.col("message_type") - 1)
     found = requests.join(
         responses, left_on=[*_NODES, *_EXCHANGE], right_on=[*_BACK, *_EXCHANGE], suffix="_response"
-    ).filter(pl.col("time_response") >= pl.col("time"))
+    )
+    # The wait counts here too: what is paired must not depend on when requests are given up.
+    delay_us = (pl.col("time_response") - pl.col("time")).dt.total_microseconds()
+    found = found.filter((delay_us >= 0) & (delay_us <= wait_us))
     found = found.sort([*(f"{name}_response" for name in ("time", "row")), "time", "row"])
     answered = found.unique("row_response", keep="first", maintain_order=True)
     answered = answered.unique("row", keep="first", maintain_order=True)
@@ -60,7 +64,7 @@ def pairs(waiting: TimedRows, clock_us: int, wait_us: int) -> Pairs:
     )
     old = requests.filter(is_old)
     open_rows = requests.filter(~pl.col("row").is_in(pl.concat([found["row"], old["row"]]).implode()))
-    kept[np.flatnonzero(due)[open_rows["row"].to_numpy()]] = True
+    kept[np.flatnonzero(due)[open_rows["place"].to_numpy()]] = True
     waiting.drop(due & ~kept)
     given_up = old.unique([*_NODES, *_EXCHANGE], keep="first", maintain_order=True)
     unanswered = given_up.select("time", "version", "kind", pl.lit("not answered")).rows()
