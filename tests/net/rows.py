@@ -27,9 +27,15 @@ def moment(seconds: float) -> dt.datetime:
     return START + dt.timedelta(seconds=seconds)
 
 
-def in_bursts(count: int) -> list[float]:
-    """Seconds of so many packets: a hundred within 10 ms, then a pause."""
-    return [i // 100 * 0.1 + i % 100 * 0.0001 for i in range(count)]
+def in_bursts(count: int, jitter: float = 0) -> list[float]:
+    """Seconds of so many packets: a hundred within 10 ms, then a pause; late by up to the jitter."""
+    return [i // 100 * 0.1 + i % 100 * 0.0001 + i * 7919 % 100 / 100 * jitter for i in range(count)]
+
+
+def clocks(rows: pl.DataFrame, cuts: Sequence[int], jitter: float = 0) -> list[dt.datetime | None]:
+    """Punctuations at the cuts that promise as much as they can."""
+    latest = rows["time"].cum_max()
+    return [latest[cut - 1] - dt.timedelta(seconds=jitter) if cut else None for cut in sorted(cuts)]
 
 
 def rows_of(packets: Sequence[bytes], seconds: Sequence[float] | None = None, link: int = 1) -> pl.DataFrame:

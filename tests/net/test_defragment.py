@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.net import making as m
 from tests.net.answers import DATA, MISSING, sessions, zeek_inner
-from tests.net.rows import ALL, Kept, in_bursts, moment, rows_in, rows_of, told
+from tests.net.rows import ALL, Kept, clocks, in_bursts, moment, rows_in, rows_of, told
 
 import penstock as ps
 from penstock import net
@@ -190,14 +190,14 @@ def test_what_cannot_be_a_packet_is_told(parts: list[bytes], reason: str) -> Non
     assert out["incomplete"]["reason"].to_list() == [reason]
 
 
-def hostile(count: int) -> pl.DataFrame:
+def hostile(count: int, jitter: float = 0) -> pl.DataFrame:
     """Fragments of many datagrams none of which ends."""
     body = bytes(4000)
     parts = [
         m.ethernet(m.ipv4(body[:64], src=f"10.1.{i // 7 % 200}.{i % 250}", fragment=0x2000 | 8 * (i % 5)))
         for i in range(count)
     ]
-    return rows_of(parts, in_bursts(count))
+    return rows_of(parts, in_bursts(count, jitter))
 
 
 def test_hostile_fragments_never_hold_more_than_the_bound_and_all_are_told() -> None:
@@ -213,10 +213,12 @@ def test_hostile_fragments_never_hold_more_than_the_bound_and_all_are_told() -> 
 
 
 @pytest.mark.parametrize("cuts", [(7,), (100, 200, 201), tuple(range(0, 300, 3))])
-def test_the_bound_gives_up_the_same_packets_however_epochs_are_cut(cuts: tuple[int, ...]) -> None:
-    operator, rows = net.Defragment(slice_bytes=20_000, timeout="50ms"), hostile(300)
-    clocks = [rows["time"][cut - 1] if cut else None for cut in cuts]
-    once, often = told(operator, rows), told(operator, rows, cuts, clocks)
+@pytest.mark.parametrize("jitter", [0, 0.05])
+def test_the_bound_gives_up_the_same_packets_however_epochs_are_cut(
+    cuts: tuple[int, ...], jitter: float
+) -> None:
+    operator, rows = net.Defragment(slice_bytes=20_000, timeout="50ms"), hostile(300, jitter)
+    once, often = told(operator, rows), told(operator, rows, cuts, clocks(rows, cuts, jitter))
     assert once["incomplete"].sort(pl.all()).equals(often["incomplete"].sort(pl.all()))
     assert set(once["incomplete"]["reason"]) == {"no memory", "fragments missing"}
 

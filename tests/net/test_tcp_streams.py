@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.net import making as m
 from tests.net.answers import DATA, MISSING
-from tests.net.rows import ALL, Kept, in_bursts, moment, rows_in, rows_of, told
+from tests.net.rows import ALL, Kept, clocks, in_bursts, moment, rows_in, rows_of, told
 
 import penstock as ps
 from penstock import net
@@ -206,11 +206,6 @@ def test_any_segments_in_any_order_give_what_was_sent(case: Sent) -> None:
     assert found["gap_bytes"].sum() == 0
 
 
-def clocks(rows: pl.DataFrame, cuts: Sequence[int]) -> list[object]:
-    """Punctuations that keep their promise: the time of the last row before each cut."""
-    return [rows["time"][cut - 1] if cut else None for cut in sorted(cuts)]
-
-
 @settings(max_examples=80, deadline=None)
 @given(sent(is_all=False), st.sampled_from([200, 600, 10_000]), st.sampled_from(["2ms", "1s"]))
 def test_with_losses_and_small_bounds_the_rest_is_in_its_place_however_epochs_are_cut(
@@ -224,7 +219,7 @@ def test_with_losses_and_small_bounds_the_rest_is_in_its_place_however_epochs_ar
         assert offset == at + gap
         assert data == case.data[offset : offset + len(data)]
         at = offset + len(data)
-    often = told(operator, rows, case.cuts, clocks(rows, case.cuts))["out"]  # type: ignore[arg-type]
+    often = told(operator, rows, case.cuts, clocks(rows, case.cuts))["out"]
     assert often.sort(pl.all()).equals(once.sort(pl.all()))
 
 
@@ -249,11 +244,13 @@ def test_hostile_segments_never_hold_more_than_the_bounds() -> None:
 
 
 @pytest.mark.parametrize("cuts", [(9,), (100, 200, 201), tuple(range(0, 400, 31))])
-def test_bounds_give_up_the_same_gaps_however_epochs_are_cut(cuts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("jitter", [0, 0.05])
+def test_bounds_give_up_the_same_gaps_however_epochs_are_cut(cuts: tuple[int, ...], jitter: float) -> None:
     packets = hostile(400)
-    rows = segments(packets, in_bursts(len(packets)))
+    rows = segments(packets, in_bursts(len(packets), jitter))
     operator = net.TcpStreams(wait="60ms", direction_bytes=2_000, slice_bytes=5_000)
-    once, often = told(operator, rows)["out"], told(operator, rows, cuts, clocks(rows, cuts))["out"]  # type: ignore[arg-type]
+    once = told(operator, rows)["out"]
+    often = told(operator, rows, cuts, clocks(rows, cuts, jitter))["out"]
     assert set(once["gap_reason"].drop_nulls()) == {"no memory", "lost"}
     assert often.sort(pl.all()).equals(once.sort(pl.all()))
 
