@@ -34,6 +34,7 @@ _V6_CLIENTS = 0x2001_0DB8_0000_0000
 _TEID_STEPS = (0x9E3779B1, 0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F)  # odd: every subscriber has one of its own
 _MOVE_SALT, _CELL_SALT, _KIND_SALT, _V6_SALT = 0x5EED_01, 0x5EED_02, 0x5EED_03, 0x5EED_04
 CREATE, MOVE, DELETE = range(3)
+_TWO_TO_53 = float(1 << 53)
 
 
 @step
@@ -98,16 +99,24 @@ def describe(settings: Column, subscribers: Column, time_us: int, out: Column) -
 
 @kernel
 def draw_users(
-    settings: Column, first: int, begin_us: int, span_us: int, cumulative: Column, only_ipv4: Column, out: Column
+    settings: Column,
+    first: int,
+    begin_us: int,
+    span_us: int,
+    cumulative: Column,
+    only_ipv4: Column,
+    out: Column,
 ) -> None:
     """Exchanges of subscribers that begin in a window; ``first`` is the number of the first in all."""
     for i in range(out.shape[0]):
         row, n = out[i], first + i
         h = mix2(settings[s.SEED], n)
-        when = begin_us + below(mix(h + np.uint64(1)), span_us)
-        share = np.float64(mix(h + np.uint64(2)) >> np.uint64(11)) / 9007199254740992.0
+        # In order of time, so that exchanges that go on together lie together in memory.
+        jitter = np.float64(mix(h + np.uint64(1)) >> np.uint64(11)) / _TWO_TO_53
+        when = begin_us + np.int64((i + jitter) * span_us / out.shape[0])
+        share = np.float64(mix(h + np.uint64(2)) >> np.uint64(11)) / _TWO_TO_53
         script = min(np.searchsorted(cumulative, share, side="right"), len(cumulative) - 1)
-        even = np.float64(mix(h + np.uint64(3)) >> np.uint64(11)) / 9007199254740992.0
+        even = np.float64(mix(h + np.uint64(3)) >> np.uint64(11)) / _TWO_TO_53
         # Some subscribers do much, most do little.
         subscriber = np.int64(even * even * settings[s.SUBSCRIBERS])
         _describe(row, settings, subscriber, when)

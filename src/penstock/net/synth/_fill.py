@@ -18,7 +18,7 @@ _SUBSCRIBER, _HASH = int(Register.SUBSCRIBER), int(Register.HASH)
 MOST_RECORD = 2_048
 """No record with its header is longer; messages are."""
 _PCAP_HEADER, _BLOCK_HEADER, _BLOCK_END = 16, 28, 4
-_MILLION = 1_000_000
+_MILLION, _CONTROL_PORT = 1_000_000, 2123
 
 
 @step
@@ -53,20 +53,20 @@ def wrap(out: Column, at: Any, captured: Any, length: Any, time_us: Any, form: A
 
 
 @step
-def see(flow: Column, time_us: Any, length: Any, flags: Any, direction: Any) -> None:
+def see(seen: Column, flow: Any, time_us: Any, length: Any, flags: Any, direction: Any) -> None:
     """Count a packet for its flow."""
-    if flow[s.UP_PACKETS] + flow[s.DOWN_PACKETS] == 0:
-        flow[s.FIRST_US], flow[s.SERVER_BEGAN] = time_us, direction
-    flow[s.LAST_US] = time_us
+    if seen[flow, s.UP_PACKETS] + seen[flow, s.DOWN_PACKETS] == 0:
+        seen[flow, s.FIRST_US], seen[flow, s.SERVER_BEGAN] = time_us, direction
+    seen[flow, s.LAST_US] = time_us
     at = s.DOWN_PACKETS if direction else s.UP_PACKETS
-    flow[at] += 1
-    flow[at + 1] += length
-    flow[at + 2] |= flags
+    seen[flow, at] += 1
+    seen[flow, at + 1] += length
+    seen[flow, at + 2] |= flags
 
 
 @kernel
 def fill(
-    keys: Column, first: int, stop: int, begin_us: int, who: Column, which: Column, kinds: Column,
+    keys: Column, first: int, stop: int, begin_us: int, packets: Column,
     exchanges: Column, steps: Column, patches: Column, arena: Column, settings: Column, out: Column,
     places: Column, lengths: Column, seen: Column, cells: Column,
 ) -> tuple[int, int]:  # fmt: skip
@@ -79,12 +79,13 @@ def fill(
     lead = header_bytes(form)
     n = first
     while n < stop and at + MOST_RECORD <= len(out) and n - first < places.shape[1]:
-        i = keys[n] & s.PLACE_MASK
+        packet = packets[keys[n] & s.PLACE_MASK]
         time_us = begin_us + (keys[n] >> s.PLACE_BITS)
-        row, script, kind = exchanges[who[i]], steps[which[i]], kinds[i]
-        identity = row[_HASH] + 2 * which[i] + (kind == s.RETRANSMITTED) & 0xFFFF
+        kind, packet = packet & (1 << s.KIND_BITS) - 1, packet >> s.KIND_BITS
+        e, step_number = packet >> s.STEP_BITS, packet & (1 << s.STEP_BITS) - 1
+        identity = exchanges[e, _HASH] + 2 * step_number + (kind == s.RETRANSMITTED) & 0xFFFF
         frame = at + lead
-        length = put_frame(out, frame, row, script, identity, patches, arena)
+        length = put_frame(out, frame, exchanges, e, steps, step_number, identity, patches, arena)
         if kind >= s.FIRST_FRAGMENT:
             length = keep_fragment(out, frame, length, kind == s.FIRST_FRAGMENT)
         captured = min(length, snap)
@@ -93,14 +94,12 @@ def fill(
         places[1, n - first] = frame
         places[2, n - first] = (settings[s.START_US] + time_us) * 1000
         lengths[0, n - first], lengths[1, n - first] = captured, length
-        flags = np.int64(0) if kind == s.LAST_FRAGMENT else script[c.FLAGS]
-        see(seen[2 * who[i] + script[c.CONVERSATION]], time_us, length, flags, script[c.DIRECTION])
-        if script[c.SERVER_PORT] != _CONTROL_PORT:
-            cell = cell_at(settings, row[_SUBSCRIBER], time_us)
+        flags = np.int64(0) if kind == s.LAST_FRAGMENT else steps[step_number, c.FLAGS]
+        flow = 2 * e + steps[step_number, c.CONVERSATION]
+        see(seen, flow, time_us, length, flags, steps[step_number, c.DIRECTION])
+        if steps[step_number, c.SERVER_PORT] != _CONTROL_PORT:
+            cell = cell_at(settings, exchanges[e, _SUBSCRIBER], time_us)
             cells[cell, 0] += 1
             cells[cell, 1] += length
         n += 1
     return n, at
-
-
-_CONTROL_PORT = 2123

@@ -9,9 +9,18 @@ import numpy as np
 from penstock.frames._jit import Column, kernel, step
 from penstock.net.synth import _settings as s
 from penstock.net.synth._fill import header_bytes, see, wrap
-from penstock.net.synth._frame import ETHERNET, IPV4, TCP_HEADER, UDP_HEADER, put_ethernet, put_ipv4
+from penstock.net.synth._frame import (
+    ETHERNET,
+    IPV4,
+    TCP_HEADER,
+    UDP_HEADER,
+    address_sum,
+    put_ethernet,
+    put_ipv4,
+    put_tcp,
+    put_udp,
+)
 from penstock.net.synth._mixing import below, mix, mix2
-from penstock.net.synth._patch import folded, put16, put32, word_sum
 
 _TCP, _UDP, _SYN, _PSH, _ACK = 6, 17, 2, 8, 16
 _CLIENTS, _SERVERS, _SERVER_HOSTS = 10 << 24, 198 << 24 | 18 << 16, 1 << 16
@@ -44,7 +53,14 @@ def _data_bytes(bits: Any) -> Any:
 
 @kernel
 def fill_headers(
-    first: int, stop: int, flows: int, per_second: float, settings: Column, sent: Column, seen: Column, out: Column
+    first: int,
+    stop: int,
+    flows: int,
+    per_second: float,
+    settings: Column,
+    sent: Column,
+    seen: Column,
+    out: Column,
 ) -> tuple[int, int]:
     """Write packets ``first`` to ``stop`` as far as the buffer has room; payloads are zeros that are not kept.
 
@@ -58,12 +74,11 @@ def fill_headers(
         bits = mix2(seed, n + (1 << 40))
         flow = below(bits, flows)
         client, server, port, service = ends(seed, flow)
-        tcp, known = is_tcp(seed, flow), seen[flow]
-        more = mix(bits)
-        direction = np.int64(more & np.uint64(1)) if known[s.UP_PACKETS] else np.int64(0)
+        tcp, more = is_tcp(seed, flow), mix(bits)
+        direction = np.int64(more & np.uint64(1)) if seen[flow, s.UP_PACKETS] else np.int64(0)
         src, dst = (server, client) if direction else (client, server)
         header = TCP_HEADER if tcp else UDP_HEADER
-        spoke = known[s.DOWN_PACKETS] if direction else known[s.UP_PACKETS]
+        spoke = seen[flow, s.DOWN_PACKETS if direction else s.UP_PACKETS]
         opens = tcp and spoke == 0
         data = 0 if opens else _data_bytes(more)
         time_us, size, frame = np.int64(n * 1e6 / per_second), header + data, at + lead
@@ -71,29 +86,21 @@ def fill_headers(
         ip = frame + ETHERNET
         protocol = _TCP if tcp else _UDP
         put_ipv4(out, ip, IPV4 + size, n & 0xFFFF, 0x4000, protocol, 64 - 7 * direction, src, dst)
-        pseudo, l4, flags = word_sum(out, ip + 12, 8) + protocol + size, ip + IPV4, 0
-        put16(out, l4, service if direction else port)
-        put16(out, l4 + 2, port if direction else service)
+        others, l4, flags = address_sum(src) + address_sum(dst) + protocol + size, ip + IPV4, 0
+        from_port, to_port = (service, port) if direction else (port, service)
         if tcp:
             flags = (_SYN | _ACK if direction else _SYN) if opens else (_ACK | _PSH if data else _ACK)
-            put32(out, l4 + 4, sent[flow, direction])
-            put32(out, l4 + 8, sent[flow, 1 - direction] if flags & _ACK else 0)
-            put16(out, l4 + 12, 0x5000 | flags)
-            put16(out, l4 + 14, 64_240)
-            put32(out, l4 + 16, 0)
-            put16(out, l4 + 16, folded(pseudo + word_sum(out, l4, TCP_HEADER)))
-            sent[flow, direction] = sent[flow, direction] + data + opens & 0xFFFFFFFF
+            seq, ack = sent[flow, direction], sent[flow, 1 - direction] if flags & _ACK else np.int64(0)
+            put_tcp(out, l4, from_port, to_port, seq, ack, 0x5000 | flags, others)
+            sent[flow, direction] = seq + data + opens & 0xFFFFFFFF
         else:
-            put16(out, l4 + 4, size)
-            put16(out, l4 + 6, 0)
-            checksum = folded(pseudo + word_sum(out, l4, UDP_HEADER))
-            put16(out, l4 + 6, checksum if checksum else 0xFFFF)
+            put_udp(out, l4, from_port, to_port, size, others)
         length = ETHERNET + IPV4 + size
         captured = min(length, snap)
         for k in range(l4 + header, frame + captured):
             out[k] = 0
         at = wrap(out, frame, captured, length, settings[s.START_US] + time_us, form)
-        see(known, time_us, length, flags, direction)
+        see(seen, flow, time_us, length, flags, direction)
         n += 1
     return n, at
 

@@ -12,13 +12,14 @@ from penstock.net.synth.message import Fill
 
 _ADD, _XOR, _MIXED = int(Fill.ADD), int(Fill.XOR), int(Fill.MIXED)
 _DIGITS, _ADDRESS, _BCD = int(Fill.DIGITS), int(Fill.ADDRESS), int(Fill.BCD)
-_ZERO, _TEN = 48, np.uint64(10)
+_ZERO, _TEN, _ONE = 48, np.uint64(10), np.uint64(1)
 
 
 @step
 def put16(out: Column, at: Any, value: Any) -> None:
     """Two bytes in network order."""
-    out[at], out[at + 1] = value >> 8 & 255, value & 255
+    a = np.uint64(at)
+    out[a], out[a + _ONE] = value >> 8 & 255, value & 255
 
 
 @step
@@ -39,7 +40,7 @@ def put64(out: Column, at: Any, value: Any) -> None:
 def put_le32(out: Column, at: Any, value: Any) -> None:
     """Four bytes, the least significant first."""
     for k in range(4):
-        out[at + k] = value >> 8 * k & 255
+        out[np.uint64(at + k)] = value >> 8 * k & 255
 
 
 @step
@@ -53,13 +54,14 @@ def folded(total: Any) -> Any:
 @step
 def word_sum(out: Column, at: Any, size: Any) -> Any:
     """The sum of 16-bit words; a last odd byte is filled up with 0."""
-    high = low = np.int64(0)
-    for k in range(size // 2):
-        high += out[at + 2 * k]
-        low += out[at + 2 * k + 1]
+    # Unsigned places and 32 bits let the compiler add many bytes at once.
+    a, high, low = np.uint64(at), np.uint32(0), np.uint32(0)
+    for k in range(np.uint64(size // 2)):
+        high += np.uint32(out[a + k + k])
+        low += np.uint32(out[a + k + k + _ONE])
     if size & 1:
-        high += out[at + size - 1]
-    return (high << 8) + low
+        high += np.uint32(out[at + size - 1])
+    return (np.int64(high) << 8) + np.int64(low)
 
 
 @step

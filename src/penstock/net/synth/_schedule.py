@@ -35,7 +35,7 @@ def _can_be_cut(steps: Column, i: Any, row: Column) -> Any:
 @kernel
 def schedule(
     exchanges: Column, control: int, steps: Column, begins: Column, stretch: float, settings: Column,
-    begin_us: int, end_us: int, keys: Column, who: Column, which: Column, kinds: Column,
+    begin_us: int, end_us: int, keys: Column, packets: Column,
 ) -> int:  # fmt: skip
     """Packets from ``begin_us`` to ``end_us``; the first ``control`` exchanges suffer nothing.
 
@@ -68,10 +68,10 @@ def schedule(
             if begin_us <= time_us < end_us:
                 first = s.FIRST_FRAGMENT if kind == s.LAST_FRAGMENT else s.USUAL
                 keys[n] = (time_us - begin_us) << s.PLACE_BITS | n
-                who[n], which[n], kinds[n] = e, i, first
+                packets[n] = (e << s.STEP_BITS | i) << s.KIND_BITS | first
                 n += 1
             if begin_us <= again_us < end_us:
                 keys[n] = (again_us - begin_us) << s.PLACE_BITS | n
-                who[n], which[n], kinds[n] = e, i, kind
+                packets[n] = (e << s.STEP_BITS | i) << s.KIND_BITS | kind
                 n += 1
     return n

@@ -18,9 +18,14 @@ BARE, PCAP, PCAPNG = range(3)
 PLACE_BITS = 28
 PLACE_MASK = (1 << PLACE_BITS) - 1
 
+# What it points to: exchange, step and kind in one number.
+STEP_BITS, KIND_BITS = 24, 2
+
 # What is special about a scheduled packet.
 USUAL, RETRANSMITTED, FIRST_FRAGMENT, LAST_FRAGMENT = range(4)
 
 # Columns of what was seen of a flow.
-FIRST_US, LAST_US, SERVER_BEGAN, UP_PACKETS, UP_BYTES, UP_FLAGS, DOWN_PACKETS, DOWN_BYTES, DOWN_FLAGS = range(9)
+FIRST_US, LAST_US, SERVER_BEGAN, UP_PACKETS, UP_BYTES, UP_FLAGS, DOWN_PACKETS, DOWN_BYTES, DOWN_FLAGS = range(
+    9
+)
 SEEN = 9

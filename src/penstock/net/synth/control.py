@@ -68,7 +68,9 @@ def _request_1(event: Event) -> Message:
         return raw(b"\x13\xff") + raw(b"\x14\x05")  # tear down; NSAPI 5
     if event == "move":
         out = routing_area + _tv(16, number(4, _R.TEID_DOWN)) + _tv(17, number(4, _R.CONTROL_DOWN))
-        return out + raw(b"\x14\x05") + nodes + _tlv_1(135, raw(_QOS)) + raw(b"\x97\0\x01\x01") + _location_1()
+        return (
+            out + raw(b"\x14\x05") + nodes + _tlv_1(135, raw(_QOS)) + raw(b"\x97\0\x01\x01") + _location_1()
+        )
     out = _tv(2, bcd(IMSI_DIGITS, _R.IMSI)) + routing_area + raw(b"\x0e\x01\x0f\xfc")
     out += _tv(16, number(4, _R.TEID_DOWN)) + _tv(17, number(4, _R.CONTROL_DOWN)) + raw(b"\x14\x05")
     out += raw(b"\x1a\x08\0") + _tlv_1(128, raw(b"\xf1\x8d")) + _tlv_1(131, raw(APN)) + nodes

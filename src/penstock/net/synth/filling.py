@@ -12,8 +12,20 @@ from penstock.net.synth._fill import fill
 from penstock.net.synth._settings import SEEN
 from penstock.net.synth.windows import Plan, Table, Window
 
-BUFFER_BYTES = 8 << 20
+BUFFER_BYTES = 4 << 20
 _MOST_ROWS = 1 << 16
+
+
+class Buffers:
+    """Two pieces of memory in turn: one can be written to disk while the other is filled."""
+
+    def __init__(self) -> None:
+        self._pair = [np.empty(BUFFER_BYTES, np.uint8) for _ in range(2)]
+
+    def next(self) -> npt.NDArray[np.uint8]:
+        """The one that was not given out last."""
+        self._pair.reverse()
+        return self._pair[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,16 +52,25 @@ def nothing_seen(plan: Plan, window: Window) -> Seen:
 
 
 def filled(
-    plan: Plan, window: Window, settings: Table, seen: Seen, *, first: int = 0, stop: int | None = None
+    plan: Plan,
+    window: Window,
+    settings: Table,
+    seen: Seen,
+    buffers: Buffers,
+    *,
+    first: int = 0,
+    stop: int | None = None,
 ) -> Iterator[Filled]:
-    """The packets of a window from ``first`` on, in new buffers; ``seen`` is added to."""
+    """The packets of a window from ``first`` on; ``seen`` is added to.
+
+    Each is good until the one after the next: new memory costs as much as filling it.
+    """
     c, stop = plan.catalogue, len(window) if stop is None else stop
+    places, lengths = np.empty((3, _MOST_ROWS), np.int64), np.empty((2, _MOST_ROWS), np.uint32)
     while first < stop:
-        data = np.empty(BUFFER_BYTES, np.uint8)
-        places = np.empty((3, _MOST_ROWS), np.int64)
-        lengths = np.empty((2, _MOST_ROWS), np.uint32)
+        data = buffers.next()
         after, size = fill(
-            window.keys, first, stop, window.begin_us, window.who, window.which, window.kinds, window.exchanges,
+            window.keys, first, stop, window.begin_us, window.packets, window.exchanges,
             c.steps, c.patches, c.arena, settings, data, places, lengths, seen.flows, seen.cells,
         )  # fmt: skip
         count = after - first

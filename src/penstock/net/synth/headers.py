@@ -13,7 +13,7 @@ import polars as pl
 from penstock.errors import BadArgument
 from penstock.net.synth import _settings as s
 from penstock.net.synth._headers import describe_flows, fill_headers
-from penstock.net.synth.filling import BUFFER_BYTES
+from penstock.net.synth.filling import Buffers
 from penstock.net.synth.traffic import Traffic
 from penstock.net.synth.truth import seen_columns
 from penstock.net.synth.windows import Table
@@ -63,10 +63,10 @@ def write_headers(
     settings = np.zeros(s.SETTINGS, np.int64)
     settings[[s.SEED, s.SNAP_BYTES, s.FORMAT, s.START_US]] = seed, snap_bytes, FORMS[chosen], start_us
     sent, seen = np.zeros((flows, 2), np.int64), np.zeros((flows, s.SEEN), np.int64)
-    n = 0
+    n, buffers = 0, Buffers()
     with CaptureFile(target, file_header(chosen, snap_bytes)) as file:
         while n < packets:
-            buffer = np.empty(BUFFER_BYTES, np.uint8)
+            buffer = buffers.next()
             n, size = fill_headers(n, packets, flows, rate, settings, sent, seen, buffer)
             file.append(buffer[:size])
     total = int(seen[:, s.UP_BYTES].sum() + seen[:, s.DOWN_BYTES].sum())

@@ -52,7 +52,10 @@ def imap_script(host: str, size: int, rng: random.Random) -> Script:
     dialogue = (
         ("a1 CAPABILITY\r\n", "* CAPABILITY IMAP4rev1 IDLE NAMESPACE\r\na1 OK Capability completed.\r\n"),
         ("a2 LOGIN bob secret\r\n", "a2 OK [CAPABILITY IMAP4rev1 IDLE] Logged in\r\n"),
-        ("a3 SELECT INBOX\r\n", "* FLAGS (\\Seen)\r\n* 12 EXISTS\r\na3 OK [READ-WRITE] Select completed.\r\n"),
+        (
+            "a3 SELECT INBOX\r\n",
+            "* FLAGS (\\Seen)\r\n* 12 EXISTS\r\na3 OK [READ-WRITE] Select completed.\r\n",
+        ),
     )
     for question, answer in dialogue:
         writer.say(c, TO_SERVER, text(question))

@@ -103,7 +103,9 @@ def server_initial(original: bytes, client: bytes, server: bytes, rng: random.Ra
 
 
 def _short(destination: bytes, size: int, rng: random.Random) -> bytes:
-    return bytes([0x40 | rng.randrange(32)]) + destination + rng.randbytes(max(21, size - 1 - len(destination)))
+    return (
+        bytes([0x40 | rng.randrange(32)]) + destination + rng.randbytes(max(21, size - 1 - len(destination)))
+    )
 
 
 def quic_script(host: str, size: int, rng: random.Random) -> Script:

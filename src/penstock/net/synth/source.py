@@ -90,17 +90,16 @@ class Source(connect.Source):
 
 
 def _parts(traffic: Traffic, window: int, row: int, count: int) -> Iterator[Filled]:
-    from penstock.net.synth.filling import filled, nothing_seen
+    from penstock.net.synth.filling import Buffers, filled, nothing_seen
     from penstock.net.synth.windows import plan_of, window_of
 
     plan = plan_of(traffic)
-    settings = plan.settings()
+    settings, buffers = plan.settings(), Buffers()
     while count:
         packets = window_of(traffic, window)
         taken = min(count, len(packets) - row)
-        yield from filled(
-            plan, packets, settings, nothing_seen(plan, packets), first=row, stop=row + taken
-        )
+        seen = nothing_seen(plan, packets)
+        yield from filled(plan, packets, settings, seen, buffers, first=row, stop=row + taken)
         window, row, count = window + 1, 0, count - taken
 
 

@@ -54,7 +54,12 @@ def alpn(protocols: Sequence[str]) -> Message:
 
 
 def client_hello(
-    host: str, protocols: Sequence[str], *, is_13: bool, fill: Randomness = _client_random, more: Message = raw(b"")
+    host: str,
+    protocols: Sequence[str],
+    *,
+    is_13: bool,
+    fill: Randomness = _client_random,
+    more: Message = raw(b""),
 ) -> Message:
     """A client's hello, as a handshake message."""
     suites = (_SUITES_13 if is_13 else ()) + _SUITES_12

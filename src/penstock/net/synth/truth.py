@@ -56,7 +56,10 @@ class Tally:
     def add_control(self, seen: Table) -> None:
         """Count the control plane of a window."""
         sums = seen.sum(axis=0)
-        packets, size = int(sums[s.UP_PACKETS] + sums[s.DOWN_PACKETS]), int(sums[s.UP_BYTES] + sums[s.DOWN_BYTES])
+        packets, size = (
+            int(sums[s.UP_PACKETS] + sums[s.DOWN_PACKETS]),
+            int(sums[s.UP_BYTES] + sums[s.DOWN_BYTES]),
+        )
         self.control_packets += packets
         self.control_bytes += size
         self.packets += packets

@@ -33,7 +33,9 @@ def rtp(direction: Direction, n: int, kind: int, samples: int, sound: bytes) -> 
     return head + number(2, salt, n) + number(4, salt, n * samples) + number(4, salt, 7) + raw(sound)
 
 
-def _speak(writer: Writer, c: int, frames: int, kind: int, samples: int, size: int, rng: random.Random) -> None:
+def _speak(
+    writer: Writer, c: int, frames: int, kind: int, samples: int, size: int, rng: random.Random
+) -> None:
     for n in range(frames):
         for direction in (TO_SERVER, TO_CLIENT):
             writer.say_at_once(c, direction, rtp(direction, n, kind, samples, rng.randbytes(size)))

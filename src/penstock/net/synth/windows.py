@@ -28,9 +28,7 @@ class Window:
 
     begin_us: int
     keys: npt.NDArray[np.int64]
-    who: npt.NDArray[np.int32]
-    which: npt.NDArray[np.int32]
-    kinds: npt.NDArray[np.uint8]
+    packets: npt.NDArray[np.int64]
     exchanges: Table
     control: int
     earlier: int
@@ -124,14 +122,12 @@ def window_of(traffic: Traffic, index: int) -> Window:
     exchanges, c = np.concatenate(tables), plan.catalogue
     lengths = np.diff(c.begins)[exchanges[:, 0]]
     room = 2 * int(lengths.sum())  # a packet is cut in two or sent twice, never both
-    keys, kinds = np.empty(room, np.int64), np.empty(room, np.uint8)
-    who, which = np.empty(room, np.int32), np.empty(room, np.int32)
+    keys, packets = np.empty(room, np.int64), np.empty(room, np.int64)
     begin_us = index * plan.window_us
     n = schedule(
         exchanges, len(tables[0]), c.steps, c.begins, c.stretch, plan.settings(), begin_us,
-        begin_us + plan.window_us, keys, who, which, kinds,
+        begin_us + plan.window_us, keys, packets,
     )  # fmt: skip
     keys = np.sort(keys[:n])
-    return Window(
-        begin_us, keys, who[:n], which[:n], kinds[:n], exchanges, len(tables[0]), len(tables[0]) + len(tables[1])
-    )
+    control, earlier = len(tables[0]), len(tables[1])
+    return Window(begin_us, keys, packets[:n], exchanges, control, control + earlier)

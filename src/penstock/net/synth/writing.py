@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from penstock.errors import BadArgument
 from penstock.net.synth import _settings as s
-from penstock.net.synth.filling import Seen, filled, nothing_seen
+from penstock.net.synth.filling import Buffers, Seen, filled, nothing_seen
 from penstock.net.synth.traffic import Traffic
 from penstock.net.synth.truth import Tally, Truth
 from penstock.net.synth.windows import plan_of, window_of
@@ -83,7 +83,11 @@ class CaptureFile:
 
 
 def write(
-    path: str | os.PathLike[str], traffic: Traffic, *, form: Format | None = None, snap_bytes: int = WHOLE_PACKETS
+    path: str | os.PathLike[str],
+    traffic: Traffic,
+    *,
+    form: Format | None = None,
+    snap_bytes: int = WHOLE_PACKETS,
 ) -> Truth:
     """Write a traffic as a capture, and say what is in it.
 
@@ -93,14 +97,14 @@ def write(
     target, plan = Path(path), plan_of(traffic)
     chosen = format_of(target, form, "synth.write")
     settings = plan.settings(form=FORMS[chosen], snap_bytes=snap_bytes)
-    tally, before = Tally(plan), np.zeros((0, s.SEEN), np.int64)
+    buffers, tally, before = Buffers(), Tally(plan), np.zeros((0, s.SEEN), np.int64)
     with CaptureFile(target, file_header(chosen, snap_bytes)) as file:
         for index in range(plan.count):
             window = window_of(traffic, index)
             seen = nothing_seen(plan, window)
             begin, middle = 2 * window.control, 2 * window.earlier
             seen.flows[begin:middle] = before
-            for part in filled(plan, window, settings, seen):
+            for part in filled(plan, window, settings, seen, buffers):
                 file.append(part.data)
             _count(tally, seen, window.exchanges, begin, middle)
             before = seen.flows[middle:]
