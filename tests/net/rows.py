@@ -59,7 +59,7 @@ def rows_of(packets: Sequence[bytes], seconds: Sequence[float] | None = None, li
 def rows_in(path: Path) -> pl.DataFrame:
     """All packets of a capture."""
     with opened(str(path)) as (walk, _):
-        return pl.concat([decode_block(block, ALL) for block in walk.blocks() if len(block)])
+        return pl.concat([rows_of([]), *(decode_block(block, ALL) for block in walk.blocks() if len(block))])
 
 
 def told(

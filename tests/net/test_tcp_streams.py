@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import struct
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ import penstock as ps
 from penstock import net
 from penstock.errors import BadArgument
 from penstock.net._tcp_layout import OVERHEAD
+from penstock.net.opening import NotACapture
 from penstock.testing import run
 from penstock.testing.operators import check_operator
 
@@ -421,3 +423,39 @@ def test_conversations_equal_the_files_that_pcapplusplus_wrote(rows_per_epoch: i
     assert len(files) == len(ours) == 12
     for file in files:
         assert is_told_by(ours[ends_of(file.name.removesuffix(".txt"))], file.read_bytes()), file.name
+
+
+def piece_by_piece(found: pl.DataFrame) -> pl.Series:
+    """Whether each row begins where the one before it in its stream ended, but for the gap."""
+    stream = (*net.FLOW_KEY, "forward", "connection")
+    end = pl.col("offset") + pl.col("data").bin.size()
+    begins = end.shift(1).over(stream).fill_null(0) + pl.col("gap_bytes")
+    # A flow that was silent for long begins anew at 0.
+    return found.select((pl.col("offset") == begins) | (pl.col("offset") == pl.col("gap_bytes"))).to_series()
+
+
+@real
+def test_all_streams_of_the_corpus_have_no_hole_that_is_not_told() -> None:
+    files = [path for path in DATA.rglob("*") if path.suffix in (".pcap", ".pcapng", ".cap")]
+    defragment, streams_of = net.Defragment(), net.TcpStreams()
+    packets = streamed = 0
+    for file in files:
+        try:
+            rows = rows_in(file)
+        except NotACapture:
+            continue
+        whole, kept = Kept(), Kept()
+        defragment.process(rows, defragment.init_state(), whole)
+        state = streams_of.init_state()
+        for part in net.tcp_segments(pl.concat(whole.made["out"])).iter_slices(1000):
+            streams_of.process(part, state, kept)
+        streams_of.on_punctuation(dt.datetime.max, state, kept)
+        assert not len(state["flows"])
+        assert not len(state["waiting"])
+        packets += rows.height
+        if "out" in kept.made:
+            found = pl.concat(kept.made["out"])
+            assert piece_by_piece(found).all(), file
+            streamed += found["data"].bin.size().sum()
+    assert packets > 50_000
+    assert streamed > 10_000_000
