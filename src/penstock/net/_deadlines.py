@@ -28,10 +28,12 @@ class Deadlines:
         self._is_changed = False
 
     def enter(self, rows: Rows, deadlines_us: npt.NDArray[np.int64]) -> None:
-        """Let rows wait until their deadlines."""
+        """Let rows wait until their deadlines; a stale index finds them when it is filled."""
         if not len(rows):
             return
         self._is_changed = True
+        if self.is_stale:
+            return
         bucket = deadlines_us // self._width
         order = np.argsort(bucket, kind="stable")
         numbers, starts = np.unique(bucket[order], return_index=True)
@@ -40,10 +42,10 @@ class Deadlines:
 
     def refill(self, rows: Rows, deadlines_us: npt.NDArray[np.int64]) -> None:
         """Put these rows in the place of all."""
-        changed = self._is_changed
+        changed, self.is_stale = self._is_changed, False
         self._buckets.clear()
         self.enter(rows, deadlines_us)
-        self.is_stale, self._is_changed = False, changed
+        self._is_changed = changed
 
     def due(self, time_us: int | None) -> Rows:
         """Take out the rows that may have a deadline before this time; all if there is none."""

@@ -49,7 +49,8 @@ class Batch:
     @classmethod
     def of(cls, frame: pl.DataFrame) -> Batch:
         flow, check = (np.empty(frame.height, np.uint64) for _ in range(2))
-        kernels.fingerprint(*(readonly(frame[name].to_numpy()) for name in KEY), flow, check)
+        fingerprint: Any = kernels.fingerprint
+        fingerprint(*(readonly(frame[name].to_numpy()) for name in KEY), flow, check)
         length = frame["length"]
         length = length if length.dtype == pl.UInt32 else length.cast(pl.UInt32)
         columns = (frame["time"].to_physical(), length, frame["forward"], frame["tcp_flags"])
@@ -84,7 +85,8 @@ def take(
     rows = batch.rows(table, which, salt)
     ended_rows, ended_at, new, missed = (np.empty(len(rows), np.int64) for _ in range(4))
     ended = np.empty((kernels.VALUES, len(rows)), np.int64)
-    count, begun, strange = kernels.take(
+    count_packets: Any = kernels.take
+    count, begun, strange = count_packets(
         which, rows, batch.check, *batch.counted, idle_us, active_us,
         *(table[name] for name in KERNEL_ORDER), ended_rows, ended_at, ended, new, missed,
     )  # fmt: skip
@@ -103,24 +105,26 @@ def begin(state: Mapping[str, Any], idle_us: int, batch: Batch, rows: Numbers, p
     table, deadlines = state["flows"], state["deadlines"]
     for name in KEY:
         table[name][rows] = batch.frame[name].to_numpy()[packets]
-    if not deadlines.is_stale:
-        deadlines.enter(rows, table["first_time"][rows] + idle_us)
+    deadlines.enter(rows, table["first_time"][rows] + idle_us)
 
 
 def expired(state: Mapping[str, Any], time: dt.datetime, idle_us: int) -> Numbers:
     """The rows that are over at this punctuation, ascending; the others wait on."""
     table, deadlines = state["flows"], state["deadlines"]
+    rows: Numbers
     if deadlines.is_stale:
         rows = table.find(table.frame().select("flow"))
         deadlines.refill(rows, table["last_time"][rows] + idle_us)
     if time.year >= 9999:
-        return deadlines.due(None)
+        rows = deadlines.due(None)
+        return rows
     now = as_us(time)
     rows = deadlines.due(now)
     over = table["last_time"][rows] + idle_us < now
     waiting = rows[~over]
     deadlines.enter(waiting, table["last_time"][waiting] + idle_us)
-    return rows[over]
+    ended: Numbers = rows[over]
+    return ended
 
 
 def ended_frame(table: KeyedTable, rows: Numbers, ended: npt.NDArray[np.int64]) -> pl.DataFrame:

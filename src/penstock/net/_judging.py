@@ -42,7 +42,8 @@ def pick(state: Mapping[str, Any], batch: Batch, taken: Taken, most_packets: int
     labels, groups, room = (np.full(n, -1, np.int64) for _ in range(3))
     facts = np.empty((k.FACTS, len(taken.which) + len(taken.ended_at)), np.int64)
     ended = np.empty((k.ENDINGS, len(taken.ended_at)), np.int64)
-    count = k.pick(
+    sort_out: Any = k.pick
+    count = sort_out(
         taken.which, taken.rows, taken.ended_at, readonly(batch.frame["payload"].bin.size().to_numpy()),
         batch.counted[3], readonly(batch.frame["protocol"].to_numpy()), subscribers(batch.frame),
         most_packets, most_bytes, records.HEAD,
@@ -84,9 +85,8 @@ def _write(frame: pl.DataFrame, picked: Picked, cursor: Numbers, data: npt.NDArr
     columns = ("time", "tcp_seq", "tcp_ack", "payload_length", "tcp_flags", "icmp_type", "icmp_code")
     arrays = [readonly(frame[name].to_physical().to_numpy()) for name in columns]
     is_reply = readonly((~frame["forward"]).cast(pl.UInt8).to_numpy())
-    records.write(
-        picked.groups, is_reply, *arrays, *byte_buffers(frame["payload"]), picked.room, cursor, data
-    )
+    write: Any = records.write
+    write(picked.groups, is_reply, *arrays, *byte_buffers(frame["payload"]), picked.room, cursor, data)
 
 
 def kept_packets(state: Mapping[str, Any], flows: pl.DataFrame) -> FirstPackets:
@@ -102,7 +102,8 @@ def _of(
     flows: pl.DataFrame, data: npt.NDArray[np.uint8], ends: Numbers, is_last: npt.NDArray[np.bool_]
 ) -> FirstPackets:
     names = ("a_ip_high", "a_ip_low", "b_ip_high", "b_ip_low", "a_port", "b_port", "protocol")
-    return FirstPackets(data, ends, *(flows[name].to_numpy() for name in names), is_last)
+    ends_of_flows: Any = [flows[name].to_numpy() for name in names]
+    return FirstPackets(data, ends, *ends_of_flows, is_last=is_last)
 
 
 def numbered(state: Mapping[str, Any], verdicts: Verdicts) -> Numbers:

@@ -40,14 +40,14 @@ class Applications(Operator):
     """Keep a table of conversations, find out what each is, and emit it when it has ended.
 
     Flows end as those of `Flows` do and have the same columns, and ``application``, ``category``,
-    ``confidence`` and ``host``. The first ``packets`` packets of a flow, up to ``bytes_kept`` bytes, are kept until it is
-    decided; they are part of the state, and a verdict depends on nothing else, so it is the same
-    after a recovery or a move.
+    ``confidence`` and ``host``. The first ``packets`` packets of a flow, up to ``bytes_kept`` bytes, are kept
+    until it is decided; they are part of the state, and a verdict depends on nothing else, so it is the same
+    after a recovery or a move. All machines of a run must have the same engine: name it to be sure.
 
     The output ``shares`` has the packets, bytes and new flows of each application as they come: each packet
     once, under the application that its flow has in the end (those of a flow that is not decided yet follow
-    when it is). With an ``imsi`` in the input there is a row for each subscriber, so that subscribers can be counted
-    over all slices without counting one twice.
+    when it is). With an ``imsi`` in the input there is a row for each subscriber, so that subscribers can be
+    counted over all slices without counting one twice.
     """
 
     idle_us: int

@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 
 @intrinsic
-def call(context: Any, address: Any, arguments: Any) -> Any:
+def _call(context: Any, address: Any, arguments: Any) -> Any:
     """Call a C function with integers and pointers, all given as int64; returns what it leaves as one.
 
     Only for functions without structs and floats in their signature. Of a result narrower than 64 bits
@@ -28,10 +28,15 @@ def call(context: Any, address: Any, arguments: Any) -> Any:
 
 
 @intrinsic
-def as_pointer(context: Any, address: Any) -> Any:
+def _as_pointer(context: Any, address: Any) -> Any:
     """An address as a pointer, for ``numba.carray``."""
 
     def build(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         return builder.inttoptr(values[0], ir.IntType(8).as_pointer())
 
     return types.voidptr(types.int64), build
+
+
+# numba puts the types of a call together itself.
+call: Any = _call
+as_pointer: Any = _as_pointer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
+from numba import carray  # type: ignore[attr-defined]
 
 from penstock.frames._jit import Column, kernel, step
 from penstock.net.dpi import records as r

@@ -67,7 +67,8 @@ class Ndpi:
         names, categories = (np.zeros((n, k.NAME), np.uint8) for _ in range(2))
         hosts = np.zeros((n, k.HOST), np.uint8)
         with self._lock:  # nDPI keeps scratch space for one packet at a time
-            failed = k.judge(
+            judge: Any = k.judge
+            failed = judge(
                 readonly(flows.data), readonly(flows.ends), *map(readonly, flows.ends_of_flows),
                 readonly(flows.is_last), self._addresses, self._places, self._nf, self._content,
                 answers, names, categories, hosts,
@@ -103,7 +104,7 @@ class Ndpi:
         ):
             self._addresses[place] = int(ffi.cast("intptr_t", ffi.addressof(lib, name)))
         self._addresses[k.DISSECTOR] = int(ffi.cast("intptr_t", module))
-        self._without_caches(engine.__file__)
+        self._without_caches(str(engine.__file__))
         lib.dissector_configure(module)
         self._packet_bytes = ffi.sizeof("struct nf_packet")
         self._places = _places(ffi)
