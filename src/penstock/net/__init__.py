@@ -8,36 +8,65 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.net._layout import REASONS, TUNNELS
     from penstock.net.addresses import ip_halves, ip_text
+    from penstock.net.applications import Applications, application_key
     from penstock.net.defragment import FRAGMENT_KEY, Defragment
     from penstock.net.flows import FLOW_KEY, Flows, flow_key
+    from penstock.net.gb import GB_FRAMES, gb_frames
+    from penstock.net.gtp_control import CONTROL, CONTROL_NEEDS, CONTROL_REASONS, control_messages
     from penstock.net.pcap import Pcap
+    from penstock.net.subscribers import Subscribers
     from penstock.net.tcp_streams import TcpStreams, tcp_segments
+    from penstock.net.tunnels import SUBSCRIBER, TUNNEL_KEY, GtpTunnels
 
 __all__ = [
+    "CONTROL",
+    "CONTROL_NEEDS",
+    "CONTROL_REASONS",
     "FLOW_KEY",
     "FRAGMENT_KEY",
+    "GB_FRAMES",
     "REASONS",
+    "SUBSCRIBER",
     "TUNNELS",
+    "TUNNEL_KEY",
+    "Applications",
     "Defragment",
     "Flows",
+    "GtpTunnels",
     "Pcap",
+    "Subscribers",
     "TcpStreams",
+    "application_key",
+    "control_messages",
     "flow_key",
+    "gb_frames",
     "ip_halves",
     "ip_text",
     "tcp_segments",
 ]
 # Loaded when first used, as in `penstock` itself.
 _LAZY = {
+    "Applications": "penstock.net.applications:Applications",
+    "CONTROL": "penstock.net.gtp_control:CONTROL",
+    "CONTROL_NEEDS": "penstock.net.gtp_control:CONTROL_NEEDS",
+    "CONTROL_REASONS": "penstock.net.gtp_control:CONTROL_REASONS",
     "Defragment": "penstock.net.defragment:Defragment",
     "FLOW_KEY": "penstock.net.flows:FLOW_KEY",
     "FRAGMENT_KEY": "penstock.net.defragment:FRAGMENT_KEY",
-    "REASONS": "penstock.net._layout:REASONS",
-    "TUNNELS": "penstock.net._layout:TUNNELS",
     "Flows": "penstock.net.flows:Flows",
+    "GB_FRAMES": "penstock.net.gb:GB_FRAMES",
+    "GtpTunnels": "penstock.net.tunnels:GtpTunnels",
     "Pcap": "penstock.net.pcap:Pcap",
+    "REASONS": "penstock.net._layout:REASONS",
+    "SUBSCRIBER": "penstock.net.tunnels:SUBSCRIBER",
+    "Subscribers": "penstock.net.subscribers:Subscribers",
+    "TUNNELS": "penstock.net._layout:TUNNELS",
+    "TUNNEL_KEY": "penstock.net.tunnels:TUNNEL_KEY",
     "TcpStreams": "penstock.net.tcp_streams:TcpStreams",
+    "application_key": "penstock.net.applications:application_key",
     "flow_key": "penstock.net.flows:flow_key",
+    "gb_frames": "penstock.net.gb:gb_frames",
+    "control_messages": "penstock.net.gtp_control:control_messages",
     "ip_halves": "penstock.net.addresses:ip_halves",
     "ip_text": "penstock.net.addresses:ip_text",
     "tcp_segments": "penstock.net.tcp_streams:tcp_segments",

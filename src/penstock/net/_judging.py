@@ -101,9 +101,13 @@ def kept_packets(state: Mapping[str, Any], flows: pl.DataFrame) -> FirstPackets:
 def _of(
     flows: pl.DataFrame, data: npt.NDArray[np.uint8], ends: Numbers, is_last: npt.NDArray[np.bool_]
 ) -> FirstPackets:
-    names = ("a_ip_high", "a_ip_low", "b_ip_high", "b_ip_low", "a_port", "b_port", "protocol")
-    ends_of_flows: Any = [flows[name].to_numpy() for name in names]
-    return FirstPackets(data, ends, *ends_of_flows, is_last=is_last)
+    return FirstPackets(
+        data, ends,
+        src_high=flows["a_ip_high"].to_numpy(), src_low=flows["a_ip_low"].to_numpy(),
+        dst_high=flows["b_ip_high"].to_numpy(), dst_low=flows["b_ip_low"].to_numpy(),
+        src_port=flows["a_port"].to_numpy(), dst_port=flows["b_port"].to_numpy(),
+        protocol=flows["protocol"].to_numpy(), is_last=is_last,
+    )  # fmt: skip
 
 
 def numbered(state: Mapping[str, Any], verdicts: Verdicts) -> Numbers:
@@ -129,8 +133,9 @@ def settle(
     state["flows"]["verdict"][rows[done]] = numbers[done]
     had_past = picked.facts[k.HAS_PAST] == 1
     state["packets"].drop(ids[g] for g in np.flatnonzero(had_past & ~waiting).tolist())
+    content, ends = given.data.tobytes() if waiting.any() else b"", given.ends.tolist()
     for g in np.flatnonzero(waiting).tolist():
-        state["packets"].put(ids[g], given.data[given.ends[g] : given.ends[g + 1]].tobytes())
+        state["packets"].put(ids[g], content[ends[g] : ends[g + 1]])
     for g, host in verdicts.hosts.items():
         if done[g]:
             state["hosts"].put(ids[g], host.encode())

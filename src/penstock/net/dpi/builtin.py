@@ -63,6 +63,7 @@ def _put_together(
     return Verdicts(is_decided, label, tuple(numbers), found)
 
 
+@lru_cache(maxsize=1 << 16)
 def host_text(content: bytes, *, from_wire: bool) -> str:
     """A host as people write it; DNS writes lengths in the place of dots.
 
