@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -200,8 +201,8 @@ def test_sound_is_numbered_without_gap(made: tuple[synth.Truth, Talks], label: s
         for sound in ways.values():
             numbers = [int.from_bytes(s[2:4], "big") for s in sound]
             times = [int.from_bytes(s[4:8], "big") for s in sound]
-            assert all((b - a) % 2**16 == 1 for a, b in zip(numbers, numbers[1:], strict=False))
-            assert all((b - a) % 2**32 == step for a, b in zip(times, times[1:], strict=False))
+            assert all((b - a) % 2**16 == 1 for a, b in pairwise(numbers))
+            assert all((b - a) % 2**32 == step for a, b in pairwise(times))
             assert len({s[8:12] for s in sound}) == 1
 
 

@@ -115,7 +115,7 @@ def draw_users(
         jitter = np.float64(mix(h + np.uint64(1)) >> np.uint64(11)) / _TWO_TO_53
         when = begin_us + np.int64((i + jitter) * span_us / out.shape[0])
         share = np.float64(mix(h + np.uint64(2)) >> np.uint64(11)) / _TWO_TO_53
-        script = min(np.searchsorted(cumulative, share, side="right"), len(cumulative) - 1)
+        script = np.int64(np.searchsorted(cumulative, share, side="right"))
         even = np.float64(mix(h + np.uint64(3)) >> np.uint64(11)) / _TWO_TO_53
         # Some subscribers do much, most do little.
         subscriber = np.int64(even * even * settings[s.SUBSCRIBERS])

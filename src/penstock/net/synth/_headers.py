@@ -62,7 +62,7 @@ def fill_headers(
     seen: Column,
     out: Column,
 ) -> tuple[int, int]:
-    """Write packets ``first`` to ``stop`` as far as the buffer has room; payloads are zeros that are not kept.
+    """Write packets ``first`` to ``stop`` as far as the buffer has room; payloads are zeros, mostly cut off.
 
     ``sent`` holds the next sequence numbers of both ends of each flow. Returns the next packet and the
     bytes written.

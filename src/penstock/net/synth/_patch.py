@@ -68,7 +68,7 @@ def word_sum(out: Column, at: Any, size: Any) -> Any:
 def put_patch(out: Column, at: Any, inside: Any, fill: Any, width: Any, register: Any) -> None:
     """Write a register into a packet as the patch says; ``inside`` is its place in the message."""
     value = np.uint64(register)
-    if fill == _ADD or fill == _XOR:
+    if fill in (_ADD, _XOR):
         old = np.uint64(0)
         for k in range(width):
             old = old << np.uint64(8) | np.uint64(out[at + k])

@@ -34,7 +34,7 @@ def _can_be_cut(steps: Column, i: Any, row: Column) -> Any:
 
 @kernel
 def schedule(
-    exchanges: Column, control: int, steps: Column, begins: Column, stretch: float, settings: Column,
+    exchanges: Column, control: int, steps: Column, begins: Column, settings: Column,
     begin_us: int, end_us: int, keys: Column, packets: Column,
 ) -> int:  # fmt: skip
     """Packets from ``begin_us`` to ``end_us``; the first ``control`` exchanges suffer nothing.
@@ -47,13 +47,13 @@ def schedule(
         row = exchanges[e]
         start, stop = row[_START], begins[row[_SCRIPT] + 1]
         for i in range(begins[row[_SCRIPT]], stop):
-            time_us, kind, again_us = start + np.int64(steps[i, c.TIME_US] * stretch), s.USUAL, np.int64(-1)
+            time_us, kind, again_us = start + steps[i, c.TIME_US], s.USUAL, np.int64(-1)
             if e >= control:
                 noise = mix(np.uint64(row[_HASH]) + np.uint64(i))
                 if _hits(noise, 0, settings[s.LOSS]):
                     continue
                 if i + 1 < stop and _hits(noise, 1, settings[s.DISORDER]):
-                    later_us = start + np.int64(steps[i + 1, c.TIME_US] * stretch) + 1
+                    later_us = start + steps[i + 1, c.TIME_US] + 1
                     if later_us - time_us <= _LONGEST_WAIT_US:
                         time_us = later_us
                 if (

@@ -1,4 +1,4 @@
-"""AES-128 and its Galois/Counter mode in plain Python: enough for the few packets that QUIC templates need."""
+"""AES-128 with Galois/Counter mode in plain Python: enough for the few packets of QUIC's templates."""
 
 from __future__ import annotations
 

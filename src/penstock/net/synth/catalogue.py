@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,15 @@ from penstock.net.synth.traffic import APPLICATIONS, Traffic
 from penstock.net.synth.voice import messenger_script, sip_script
 from penstock.net.synth.web import dns_script, http_script
 
+Table = npt.NDArray[np.int64]
 HOSTS = (
     "www.wikipedia.org", "www.youtube.com", "www.netflix.com", "github.com", "www.facebook.com",
     "open.spotify.com", "web.whatsapp.com", "www.example.com",
 )  # fmt: skip
 # Columns of a step.
 (
-    CONVERSATION, DIRECTION, TIME_US, FLAGS, SEQ, ACK, OPTION_BYTES, PROTOCOL, PLACE, LENGTH, SUM, FIRST_PATCH,
-    PATCHES, SERVER_PORT,
+    CONVERSATION, DIRECTION, TIME_US, FLAGS, SEQ, ACK, OPTION_BYTES, PROTOCOL, PLACE, LENGTH, SUM,
+    FIRST_PATCH, PATCHES, SERVER_PORT,
 ) = range(14)  # fmt: skip
 _STEP_COLUMNS = 14
 _USUAL_BYTES, _LEAST_BYTES, _MOST_BYTES = 900, 30, 1_330
@@ -37,18 +38,20 @@ CONTROL_SCRIPTS = 2 * len(EVENTS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalogue:
-    """Scripts, control first. ``begins`` is where each one's steps lie; ``weights`` says how often it is drawn."""
+    """Scripts, those of the control plane first.
+
+    ``begins`` is where each one's steps lie; ``cumulative`` are the chances that it or one before is drawn.
+    """
 
     scripts: tuple[Script, ...]
-    begins: npt.NDArray[np.int64]
-    steps: npt.NDArray[np.int64]
-    patches: npt.NDArray[np.int64]
+    begins: Table
+    steps: Table
+    patches: Table
     arena: npt.NDArray[np.uint8]
-    only_ipv4: npt.NDArray[np.int64]
+    only_ipv4: Table
     cumulative: npt.NDArray[np.float64]
     mean_packets: float
     longest_us: int
-    stretch: float
 
 
 @lru_cache(maxsize=4)
@@ -61,19 +64,24 @@ def catalogue_of(traffic: Traffic) -> Catalogue:
     control = [control_script(event, version) for version in (1, 2) for event in EVENTS]
     weights = _weights(traffic, users)
     mean_packets = float(sum(w * len(s.steps) for w, s in zip(weights, users, strict=True)))
-    mean_us = float(sum(w * s.duration_us for w, s in zip(weights, users, strict=True)))
-    stretch = 1.0
     if traffic.concurrent_flows is not None:
         flows = sum(w * len(s.conversations) for w, s in zip(weights, users, strict=True))
-        beginning_per_us = traffic.rate / 1e6 / mean_packets * flows
-        stretch = max(1e-3, traffic.concurrent_flows / (beginning_per_us * mean_us))
+        begin_per_us = traffic.rate / 1e6 / mean_packets * flows
+        users = [_lasting(script, round(traffic.concurrent_flows / begin_per_us)) for script in users]
     longest = max(s.duration_us for s, w in zip(users, weights, strict=True) if w)
     cumulative = np.cumsum([0.0] * CONTROL_SCRIPTS + list(weights))
     cumulative[-1] = 1.0
-    arrays = _arrays([*control, *users])
-    return Catalogue(
-        (*control, *users), *arrays, cumulative, mean_packets, int(longest * max(stretch, 1e-3)) + 1, stretch
-    )
+    scripts = (*control, *users)
+    begins, steps, patches, arena = _arrays(scripts)
+    only_ipv4 = np.array([script.only_ipv4 for script in scripts], np.int64)
+    return Catalogue(scripts, begins, steps, patches, arena, only_ipv4, cumulative, mean_packets, longest)
+
+
+def _lasting(script: Script, duration_us: int) -> Script:
+    """The script slowed down or hurried to last so long."""
+    ratio = duration_us / max(script.duration_us, 1)
+    steps = tuple(replace(step, time_us=int(step.time_us * ratio)) for step in script.steps)
+    return replace(script, steps=steps)
 
 
 def user_scripts(seed: int, size: int) -> list[Script]:
@@ -130,7 +138,9 @@ def _mean(traffic: Traffic, size: int) -> float:
     return total / packets
 
 
-def _arrays(scripts: list[Script]) -> tuple[Any, ...]:
+def _arrays(
+    scripts: Sequence[Script],
+) -> tuple[Table, Table, Table, npt.NDArray[np.uint8]]:
     begins, steps, patches, arena = [0], list[list[int]](), list[list[int]](), bytearray()
     known: dict[bytes, int] = {}
     for script in scripts:
@@ -152,7 +162,6 @@ def _arrays(scripts: list[Script]) -> tuple[Any, ...]:
         np.array(steps, np.int64).reshape(-1, _STEP_COLUMNS),
         np.array(patches, np.int64).reshape(-1, 4),
         np.frombuffer(bytes(arena), np.uint8),
-        np.array([s.only_ipv4 for s in scripts], np.int64),
     )
 
 

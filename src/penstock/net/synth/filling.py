@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from penstock.net.synth._fill import fill
 from penstock.net.synth._settings import SEEN
-from penstock.net.synth.windows import Plan, Table, Window
+from penstock.net.synth.catalogue import Table
+from penstock.net.synth.windows import Plan, Window
 
 BUFFER_BYTES = 4 << 20
 _MOST_ROWS = 1 << 16

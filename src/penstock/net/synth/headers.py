@@ -13,10 +13,10 @@ import polars as pl
 from penstock.errors import BadArgument
 from penstock.net.synth import _settings as s
 from penstock.net.synth._headers import describe_flows, fill_headers
+from penstock.net.synth.catalogue import Table
 from penstock.net.synth.filling import Buffers
 from penstock.net.synth.traffic import Traffic
 from penstock.net.synth.truth import seen_columns
-from penstock.net.synth.windows import Table
 from penstock.net.synth.writing import FORMS, CaptureFile, Format, file_header, format_of
 
 MOST_FLOWS = 1 << 24

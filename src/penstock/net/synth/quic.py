@@ -1,6 +1,6 @@
 """QUIC version 1: Initial packets protected as RFC 9001 says, then packets nobody can read.
 
-The connection IDs are part of the keys, so an exchange is the same bytes each time; only the addresses differ.
+The keys depend on the connection IDs, so a script is the same bytes each time; only the addresses differ.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ _SUITES_13 = (0x1301, 0x1302, 0x1303)
 _SUITES_12 = (0xC02F, 0xC030, 0xC02B, 0xC02C, 0xCCA8)
 _GROUPS, _SIGNATURES = (0x001D, 0x0017, 0x0018), (0x0403, 0x0804, 0x0401, 0x0503)
 _X25519_BYTES = 32
+_NOTHING = raw(b"")
 
 
 def _client_random(width: int) -> Message:
@@ -59,7 +60,7 @@ def client_hello(
     *,
     is_13: bool,
     fill: Randomness = _client_random,
-    more: Message = raw(b""),
+    more: Message = _NOTHING,
 ) -> Message:
     """A client's hello, as a handshake message."""
     suites = (_SUITES_13 if is_13 else ()) + _SUITES_12

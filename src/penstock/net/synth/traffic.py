@@ -50,9 +50,10 @@ class Traffic:
     """Traffic of subscribers in cells: a pure description, the same packets whenever it is read.
 
     About ``rate`` packets per second begin for ``duration``; every exchange runs to its end. ``mean_bytes``
-    is the mean length of a packet (None: what the protocols give), ``concurrent_flows`` stretches pauses
-    until about so many flows go on at once. ``ipv6``, ``loss`` (missing in the capture), ``disorder``,
-    ``retransmission`` and ``fragments`` are ratios of what they can happen to.
+    is the mean length of a packet (None: what the protocols give). With ``concurrent_flows`` all exchanges
+    last equally long, so that about so many flows go on at once as soon as the first ones end. ``ipv6``,
+    ``loss`` (missing in the capture), ``disorder``, ``retransmission`` and ``fragments`` are ratios of what
+    they can happen to; nothing happens to the control plane.
 
     ``tunnel="gtp"`` carries the packets in GTP-U and adds a control plane: sessions are created before the
     traffic, change the cell every ``stay`` (None: never) and are deleted after it; ``gtp_version_1`` is the

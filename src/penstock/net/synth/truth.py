@@ -11,11 +11,11 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.net.synth import _settings as s
-from penstock.net.synth._draw import FIRST_AREA, CELLS_PER_AREA, describe, uses_version_1
-from penstock.net.synth.catalogue import CONTROL_SCRIPTS
+from penstock.net.synth._draw import CELLS_PER_AREA, FIRST_AREA, describe, uses_version_1
+from penstock.net.synth.catalogue import CONTROL_SCRIPTS, Table
 from penstock.net.synth.message import REGISTERS, Register
 from penstock.net.synth.script import MEDIA
-from penstock.net.synth.windows import Plan, Table
+from penstock.net.synth.windows import Plan
 
 _MAPPED = 0xFFFF_0000_0000
 _V6_SERVERS = 0x2001_0DB8_FFFF_0000
@@ -93,9 +93,14 @@ class Tally:
             row = ["gtp-c", self.control_packets, self.control_bytes, nodes]
             applications = pl.concat([applications, pl.DataFrame([row], applications.schema, orient="row")])
         return Truth(
-            self.packets, self.bytes, applications, flows.group_by("imsi").agg(sums).sort("imsi"), self._cells(),
-            flows.sort("first_time", maintain_order=True), sessions,
-        )  # fmt: skip
+            self.packets,
+            self.bytes,
+            applications,
+            flows.group_by("imsi").agg(sums).sort("imsi"),
+            self._cells(),
+            flows.sort("first_time", maintain_order=True),
+            sessions,
+        )
 
     def _cells(self) -> pl.DataFrame:
         counted = np.zeros((0, 2), np.int64) if self.cells is None else self.cells

@@ -11,12 +11,10 @@ import numpy.typing as npt
 from penstock.net.synth import _settings as s
 from penstock.net.synth._draw import CREATE, DELETE, MOVE, draw_control, draw_users
 from penstock.net.synth._schedule import SLACK_US, schedule
-from penstock.net.synth.catalogue import Catalogue, catalogue_of
+from penstock.net.synth.catalogue import Catalogue, Table, catalogue_of
 from penstock.net.synth.control import EVENTS, PORT
 from penstock.net.synth.message import REGISTERS
 from penstock.net.synth.traffic import Traffic
-
-Table = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,9 +64,13 @@ class Plan:
         out[s.SEED], out[s.SUBSCRIBERS], out[s.CELLS] = traffic.seed, traffic.subscribers, traffic.cells
         out[s.IS_GTP] = traffic.tunnel == "gtp"
         ratios = {
-            s.IPV6_RATIO: traffic.ipv6, s.VERSION_1_RATIO: traffic.gtp_version_1, s.LOSS: traffic.loss,
-            s.DISORDER: traffic.disorder, s.RETRANSMISSION: traffic.retransmission, s.FRAGMENTS: traffic.fragments,
-        }  # fmt: skip
+            s.IPV6_RATIO: traffic.ipv6,
+            s.VERSION_1_RATIO: traffic.gtp_version_1,
+            s.LOSS: traffic.loss,
+            s.DISORDER: traffic.disorder,
+            s.RETRANSMISSION: traffic.retransmission,
+            s.FRAGMENTS: traffic.fragments,
+        }
         for place, ratio in ratios.items():
             out[place] = round(ratio * s.WHOLE)
         if traffic.stay_us is not None and traffic.tunnel == "gtp":
@@ -125,7 +127,7 @@ def window_of(traffic: Traffic, index: int) -> Window:
     keys, packets = np.empty(room, np.int64), np.empty(room, np.int64)
     begin_us = index * plan.window_us
     n = schedule(
-        exchanges, len(tables[0]), c.steps, c.begins, c.stretch, plan.settings(), begin_us,
+        exchanges, len(tables[0]), c.steps, c.begins, plan.settings(), begin_us,
         begin_us + plan.window_us, keys, packets,
     )  # fmt: skip
     keys = np.sort(keys[:n])

@@ -61,7 +61,7 @@ class CaptureFile:
         """Write behind what is there, while the caller goes on; the data must stay as it is."""
         if self._pending is not None:
             self._pending.result()
-        self._pending = self._thread.submit(self._write, memoryview(data))
+        self._pending = self._thread.submit(self._write, data.data)
 
     def _write(self, data: memoryview) -> None:
         while len(data):
@@ -77,7 +77,7 @@ class CaptureFile:
             self._thread.shutdown()
             self._file.close()
         if kind is None:
-            os.replace(self._beside, self._path)
+            self._beside.replace(self._path)
         else:
             self._beside.unlink()
 
