@@ -15,6 +15,7 @@ import penstock as ps
 from penstock import net
 
 KEY = {"ip_version": "uint8", "protocol": "uint8", "reason": "uint8"}
+EPOCH_BYTES = 1 << 30
 SUMS = ("packets", "bytes", "captured_bytes")
 
 
@@ -33,14 +34,20 @@ class Totals(ps.Operator):
         emit(state.frame(state.changed()))
 
 
-def topology(captures: Path | str | None = None, *, directory: Path | str = "out/packets") -> ps.Topology:
+def topology(
+    captures: Path | str | None = None,
+    *,
+    directory: Path | str = "out/packets",
+    bytes_per_epoch: int = EPOCH_BYTES,
+) -> ps.Topology:
     """The topology: captures, totals, a table.
 
     Without ``captures`` it reads what the environment variable PENSTOCK_CAPTURES names, or `captures/`.
     """
     path = captures if captures is not None else os.environ.get("PENSTOCK_CAPTURES", "captures")
     top = ps.Topology("packet-counter")
-    counts = top.source("captures", net.Pcap(path, rows="counts", ends="drained"))
+    source = net.Pcap(path, rows="counts", ends="drained")
+    counts = top.source("captures", source, bytes_per_epoch=bytes_per_epoch)
     totals = counts.key_by(*KEY).process("totals", Totals())
     totals.sink("table", ps.Delta(f"{directory}/totals"))
     return top

@@ -57,6 +57,8 @@ BENCHES: dict[str, Bench] = {
         _bench("state-growth", "epoch time with 10 million keys held against 100,000"),
         _bench("latency", "event creation to committed result at 100,000 events/s"),
         _bench("scale", "throughput on two cores against one"),
+        _bench("packet-counter", "packets of a header trace counted, against the bare kernel and nfstream"),
+        _bench("decode-flows", "packets decoded to rows, exchanged by flow, flow table kept"),
     )
 }
 

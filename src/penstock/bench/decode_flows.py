@@ -1,0 +1,40 @@
+"""Packets decoded to full rows, exchanged by flow, with a flow table kept."""
+
+from __future__ import annotations
+
+import penstock as ps
+from penstock import net
+from penstock.bench.captures import repeated, seconds_per_epoch
+from penstock.bench.harness import Settings
+
+PACKETS = 4_000_000
+FLOWS = 100_000
+SNAP_BYTES = 64
+FILES = 8
+WARM_UP = 3
+
+
+def run(settings: Settings) -> dict[str, float]:
+    """Each file is an epoch; every packet must be in a flow at the end."""
+    from penstock.net.synth import write_headers
+
+    traces = settings.directory / "traces"
+    write = lambda path: write_headers(path, packets=PACKETS, flows=FLOWS, snap_bytes=SNAP_BYTES)  # noqa: E731
+    repeated(traces, FILES, write)
+    top = ps.Topology("decode-flows")
+    source = net.Pcap(traces, ends="drained")
+    packets = top.source("captures", source, bytes_per_epoch=PACKETS * (SNAP_BYTES + 16))
+    keyed = packets.flat_map("conversation", net.flow_key).key_by(*net.FLOW_KEY)
+    keyed.process("flows", net.Flows()).sink("table", ps.Delta(str(settings.directory / "flows")))
+    seconds = seconds_per_epoch(top, settings.directory, warm_up=WARM_UP)
+    _check(settings)
+    return {"packets_per_s": PACKETS / seconds}
+
+
+def _check(settings: Settings) -> None:
+    import polars as pl
+
+    flows = pl.read_delta(str(settings.directory / "flows"))
+    seen = sum(int(flows[name].sum()) for name in ("src2dst_packets", "dst2src_packets"))
+    if seen != PACKETS * FILES:
+        raise AssertionError(f"{seen:,} packets are in flows of {PACKETS * FILES:,}")

@@ -1,0 +1,77 @@
+"""Captures through Spark: the applications on real traffic, and one that is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from penstock import testing
+from penstock.apps import app_tracker, packet_counter
+from tests.net.answers import DATA, MISSING
+
+pytestmark = [pytest.mark.spark, pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)]
+CAPTURES = ("wechat.pcap", "whatsapp_login_chat.pcap", "zoom.pcap", "dns.pcap", "quic-29.pcap")
+APP = Path(__file__).with_name("killed_tracker.py")
+
+
+@pytest.fixture
+def captures(tmp_path: Path) -> Path:
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    for number, name in enumerate(CAPTURES):
+        shutil.copy(DATA / "dpi" / name, folder / name)
+        os.utime(folder / name, (number, number))  # files are taken by their time
+    return folder
+
+
+@pytest.mark.parametrize("app", [packet_counter, app_tracker])
+def test_an_application_gives_what_the_reference_engine_gives(
+    app: Any, captures: Path, tmp_path: Path, spark_run: Any, same_rows: Callable[[Any, Any], None]
+) -> None:
+    top = app.topology(captures, directory=tmp_path / "out", bytes_per_epoch=400_000)
+    with spark_run.start(top) as handle:
+        handle.wait()
+        assert len(handle.history()) > 2, "several epochs, so that state is carried over"
+    expected = testing.run(top)
+    for node in top.graph:
+        if node.spec.kind == "sink":
+            table = pl.read_delta(node.spec.sink.path)  # type: ignore[attr-defined]
+            assert _newest(table).height
+            same_rows(_newest(table), _newest(expected[node.name]))
+
+
+def test_a_tracker_killed_in_the_middle_ends_with_the_same_tables(captures: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(APP), str(captures), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    first = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line.startswith("epoch 1"):
+            break
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    subprocess.run(command, check=True, env=environment, timeout=200, stdout=subprocess.DEVNULL)
+    top = app_tracker.topology(captures, directory=tmp_path / "undisturbed", bytes_per_epoch=400_000)
+    expected = testing.run(top)
+    for table in ("flows", "shares"):
+        sink = {"shares": "totals"}.get(table, table)
+        got = _newest(pl.read_delta(str(tmp_path / "out" / table)))
+        assert got.sort(got.columns).equals(_newest(expected[sink]).sort(got.columns))
+
+
+def _newest(table: pl.DataFrame) -> pl.DataFrame:
+    """The last totals of each key; flows are emitted once and stay as they are."""
+    sums = [name for name in ("packets", "bytes", "captured_bytes", "flows") if name in table.columns]
+    keys = [name for name in table.columns if name not in sums]
+    return table.group_by(keys).agg(pl.col(sums).max()) if sums else table
