@@ -15,6 +15,7 @@ from tests.net.test_gtp_control import text
 
 import penstock as ps
 from penstock import net
+from penstock.net import synth
 from penstock.testing import run
 from penstock.testing.operators import check_operator
 
@@ -311,3 +312,15 @@ def test_packets_of_a_real_roaming_subscriber_have_an_owner(name: str) -> None:
     ends = zip(owned["outer_dst_ip_high"], owned["outer_dst_ip_low"], strict=True)
     assert {text(*end) for end in ends} == {"172.16.20.4", "172.16.20.150"}
     assert owned["location"].unique().to_list() == ["ecgi"]
+
+
+@pytest.mark.long
+def test_packets_of_each_subscriber_and_cell_are_those_that_were_made(tmp_path: Path) -> None:
+    traffic = synth.Traffic(
+        subscribers=60, cells=8, rate=1500, duration="5s", tunnel="gtp", stay="2s", seed=3
+    )
+    truth = synth.write(tmp_path / "a.pcap", traffic)
+    found = users_of(tmp_path / "a.pcap", 4000)
+    for by, made in (("imsi", truth.subscribers), ("cell", truth.cells)):
+        ours = found.group_by(by).agg(pl.len(), pl.sum("length"))
+        assert sorted(ours.rows()) == sorted(made.select(by, "packets", "bytes").rows())

@@ -79,8 +79,9 @@ def control_messages(packets: pl.DataFrame) -> pl.DataFrame:
     what came before. What a subscriber sends through a tunnel is not control, whatever it looks like.
     """
     import polars as pl
+    import pyarrow as pa
 
-    from penstock.frames.types import to_polars
+    from penstock.frames.types import to_arrow
 
     ports = (_PORT, _CHARGING_PORT)
     chosen = packets.filter(
@@ -91,7 +92,10 @@ def control_messages(packets: pl.DataFrame) -> pl.DataFrame:
         & ~pl.col("tunnel").is_in([y.GTP, y.GB])
     ).select(CONTROL_NEEDS)
     rows = [row for packet in chosen.iter_rows(named=True) for row in _rows(packet)]
-    return pl.DataFrame(rows, schema=to_polars(CONTROL), orient="row")
+    # Arrow takes lists of values, nested ones too, many times quicker than Polars.
+    kinds = to_arrow(CONTROL)
+    arrays = [pa.array([row[kind.name] for row in rows], kind.type) for kind in kinds]
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_arrays(arrays, schema=kinds)))
 
 
 def _rows(packet: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.net.tunnels import SUBSCRIBER, TUNNEL_KEY
+from penstock.net.tunnels import TUNNEL_KEY
 from penstock.operators.operator import Emit, Operator
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Subscribers(Operator):
             return
         state[PACKETS].append(batch)
         if not batch.height:
-            emit(_told(batch, _unknown(0)))  # tells the plan the columns
+            emit(_told(batch, None, state[TUNNELS]))  # tells the plan the columns
 
     def on_punctuation(self, time: dt.datetime, state: dict[str, Any], emit: Emit) -> None:
         from penstock.operators.event_time import as_us
@@ -63,7 +63,7 @@ class Subscribers(Operator):
         changes = _before(state[CHANGES], clock)
         packets = _before(state[PACKETS], clock)
         if packets is not None:
-            emit(_told(packets, _codes_of(packets, changes, state[TUNNELS])))
+            emit(_told(packets, changes, state[TUNNELS]))
         if changes is not None:
             _fold(changes, state[TUNNELS])
 
@@ -92,24 +92,29 @@ def _coded(tunnels: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _codes_of(packets: pl.DataFrame, changes: pl.DataFrame | None, known: Any) -> pl.DataFrame:
-    """What holds for each packet: the last change before it, else what was known before all of these."""
+def _told(packets: pl.DataFrame, changes: pl.DataFrame | None, known: Any) -> pl.DataFrame:
+    """Packets with what holds for each: the last change before it, else what was known before all of these.
+
+    Each subscriber is written out once, not for every packet.
+    """
     import numpy as np
     import polars as pl
 
-    rows = known.find(packets.select(TUNNEL_KEY))
-    found = _unknown(packets.height)
-    has_row = rows >= 0
-    values = {name: found[name].to_numpy(writable=True) for name in _CODES}
-    for name, column in values.items():
-        column[has_row] = known[name][rows[has_row]]
+    source = known.find([packets[name] for name in TUNNEL_KEY])
     if changes is not None:
         last = _last_change(packets, changes)
-        is_changed = last >= 0
-        for name, column in values.items():
-            of_change = changes[name].to_numpy() * changes["is_valid"].to_numpy()
-            column[is_changed] = of_change[last[is_changed]]
-    return pl.DataFrame({name: np.asarray(column) for name, column in values.items()})
+        source = np.where(last >= 0, -2 - last, source)  # changes count down from -2
+    found, who = np.unique(source, return_inverse=True)
+    in_table, in_changes = found >= 0, found < -1
+    codes = {}
+    for name in _CODES:
+        values = np.zeros(len(found), known[name].dtype)
+        values[in_table] = known[name][found[in_table]]
+        if changes is not None:
+            over = ~changes["is_valid"].to_numpy()
+            values[in_changes] = np.where(over, 0, changes[name].to_numpy())[-2 - found[in_changes]]
+        codes[name] = values
+    return packets.with_columns(_texts(pl.DataFrame(codes))[who].get_columns())
 
 
 def _last_change(packets: pl.DataFrame, changes: pl.DataFrame) -> npt.NDArray[np.int64]:
@@ -142,27 +147,9 @@ def _fold(changes: pl.DataFrame, known: Any) -> None:
         known.last(name, rows, valid[name].to_numpy())
 
 
-def _unknown(height: int) -> pl.DataFrame:
-    import polars as pl
+def _texts(codes: pl.DataFrame) -> pl.DataFrame:
+    """Digits and places as people read them."""
+    from penstock.net import _subscriber_codes as c
 
-    from penstock.frames.types import to_polars
-    from penstock.topology.schema import Schema
-
-    return pl.DataFrame([pl.zeros(height, dtype, eager=True).alias(name)
-                         for name, dtype in to_polars(Schema.of(_CODES)).items()])  # fmt: skip
-
-
-def _told(packets: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """Packets with digits and places as people read them. Each distinct subscriber is written once."""
-    from penstock.net import _subscriber_codes as codes
-
-    known = found.unique(maintain_order=True).with_row_index("who")
-    texts = known.select(
-        "who",
-        codes.digits_text("imsi"),
-        codes.digits_text("msisdn"),
-        *codes.network_texts("network"),
-        *codes.place_columns("place"),
-    )
-    who = found.join(known, on=list(_CODES), how="left", maintain_order="left")["who"]
-    return packets.with_columns(texts.select(list(SUBSCRIBER))[who].get_columns())
+    told = (c.digits_text("imsi"), c.digits_text("msisdn"), *c.network_texts("network"))
+    return codes.select(*told, *c.place_columns("place"))
