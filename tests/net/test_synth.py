@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 from tests.net import wire
 from tests.net.answers import read
+from typer.testing import CliRunner
 
 import penstock as ps
 from penstock import net
+from penstock.cli.commands import app
 from penstock.connect.source import END_OF_TIME, Limit
 from penstock.errors import BadArgument
 from penstock.net import synth
@@ -271,6 +273,12 @@ def test_a_rate_releases_packets_and_punctuation_is_the_next_packets_time() -> N
     assert planner.punctuation(end, None) == END_OF_TIME
 
 
+def test_exchanges_too_long_for_a_window_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument) as error:
+        synth.write(tmp_path / "a.pcap", dataclasses.replace(PLAIN, rate=1, concurrent_flows=10**6))
+    assert error.value.parameters["what"] == "concurrent_flows and rate"
+
+
 @pytest.mark.parametrize("form", ["pcap", "pcapng"])
 def test_a_header_trace_decodes_to_its_truth(form: str, tmp_path: Path) -> None:
     truth = synth.write_headers(tmp_path / f"a.{form}", packets=20_000, flows=3_000, snap_bytes=64, seed=3)
@@ -302,6 +310,7 @@ def test_a_header_trace_is_repeatable(tmp_path: Path) -> None:
         ({"subscribers": 0}, "subscribers"),
         ({"subscribers": 10**7}, "subscribers"),
         ({"cells": 0}, "cells"),
+        ({"seed": -1}, "seed"),
         ({"loss": 1.5}, "loss"),
         ({"rate": 0}, "rate"),
         ({"tunnel": "gre"}, "tunnel"),
@@ -320,3 +329,15 @@ def test_a_mean_that_the_mix_cannot_reach_is_refused(tmp_path: Path) -> None:
         synth.write(tmp_path / "a.pcap", dataclasses.replace(PLAIN, mean_bytes=1_400))
     assert error.value.parameters["what"] == "mean_bytes"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_writes_a_capture_and_says_what_is_in_it(tmp_path: Path) -> None:
+    out = tmp_path / "a.pcapng"
+    options = ["--rate", "1000", "--duration", "1s", "--tunnel", "gtp", "--subscribers", "5", "--seed", "4"]
+    answer = CliRunner().invoke(app, ["net", "synth", str(out), *options])
+    assert answer.exit_code == 0, answer.output
+    traffic = synth.Traffic(rate=1_000, duration="1s", tunnel="gtp", subscribers=5, seed=4)
+    truth = synth.write(tmp_path / "b.pcapng", traffic)
+    assert out.read_bytes() == (tmp_path / "b.pcapng").read_bytes()
+    assert f"{truth.packets} packets" in answer.output
+    assert all(name in answer.output for name in truth.applications["application"])

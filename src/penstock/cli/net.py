@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -32,6 +32,39 @@ def inspect(
 
     found = look(file)
     typer.echo(json.dumps(found.to_json(), indent=2) if as_json else report(found))
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Argument(dir_okay=False, writable=True, help="A name in .pcap or .pcapng.")],
+    rate: Annotated[float, typer.Option(help="Packets per second of the traffic.")] = 10_000,
+    duration: Annotated[str, typer.Option(help="For how long exchanges begin, e.g. 10s or 5m.")] = "10s",
+    subscribers: Annotated[int, typer.Option(help="Who sends.")] = 1_000,
+    cells: Annotated[int, typer.Option(help="Where they are.")] = 50,
+    tunnel: Annotated[
+        Literal["none", "gtp"], typer.Option(help="Plain packets, or GTP-U with a control plane.")
+    ] = "none",
+    mean_bytes: Annotated[
+        float | None, typer.Option(help="Mean length of a packet.", show_default="as the protocols give")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
+) -> None:
+    """Write a capture of generated traffic and say what is in it."""
+    from penstock.net.synth import Traffic, write
+
+    traffic = Traffic(
+        rate=rate,
+        duration=duration,
+        subscribers=subscribers,
+        cells=cells,
+        tunnel=tunnel,
+        mean_bytes=mean_bytes,
+        seed=seed,
+    )
+    truth = write(out, traffic)
+    typer.echo(f"{out}: {truth.packets} packets, {numbers.size(truth.bytes)}, {truth.flows.height} flows")
+    for name, packets, size, flows in truth.applications.iter_rows():
+        typer.echo(f"  {name:<10} {packets:>10} packets  {numbers.size(size):>10}  {flows:>8} flows")
 
 
 def report(found: Inspection) -> str:

@@ -14,7 +14,7 @@ from penstock.net.synth._frame import keep_fragment, put_frame
 from penstock.net.synth._patch import put_le32
 from penstock.net.synth.message import Register
 
-_SUBSCRIBER, _HASH = int(Register.SUBSCRIBER), int(Register.HASH)
+_SUBSCRIBER, _HASH, _CELL = int(Register.SUBSCRIBER), int(Register.HASH), int(Register.CELL)
 MOST_RECORD = 2_048
 """No record with its header is longer; messages are."""
 _PCAP_HEADER, _BLOCK_HEADER, _BLOCK_END = 16, 28, 4
@@ -98,7 +98,9 @@ def fill(
         flow = 2 * e + steps[step_number, c.CONVERSATION]
         see(seen, flow, time_us, length, flags, steps[step_number, c.DIRECTION])
         if steps[step_number, c.SERVER_PORT] != _CONTROL_PORT:
-            cell = cell_at(settings, exchanges[e, _SUBSCRIBER], time_us)
+            cell = exchanges[e, _CELL] - 1
+            if settings[s.STAY_WINDOWS]:
+                cell = cell_at(settings, exchanges[e, _SUBSCRIBER], time_us)
             cells[cell, 0] += 1
             cells[cell, 1] += length
         n += 1

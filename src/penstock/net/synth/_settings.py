@@ -17,6 +17,7 @@ BARE, PCAP, PCAPNG = range(3)
 # A scheduled packet: its time in the window and its place before sorting, in one number.
 PLACE_BITS = 28
 PLACE_MASK = (1 << PLACE_BITS) - 1
+MOST_WINDOW_US = 1 << 63 - PLACE_BITS
 
 # What it points to: exchange, step and kind in one number.
 STEP_BITS, KIND_BITS = 24, 2

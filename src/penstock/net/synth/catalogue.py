@@ -34,6 +34,7 @@ _STEP_COLUMNS = 14
 _USUAL_BYTES, _LEAST_BYTES, _MOST_BYTES = 900, 30, 1_330
 _TCP_ETHERNET, _UDP_ETHERNET, _TUNNEL, _MORE_IPV6 = 54, 42, 36, 20
 CONTROL_SCRIPTS = 2 * len(EVENTS)
+MOST_DATA = 1_400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +147,7 @@ def _arrays(
     for script in scripts:
         for step in script.steps:
             data, spoken = step.message.data, script.conversations[step.conversation]
+            assert len(data) <= MOST_DATA, "kernels leave room for no more"
             if data not in known:
                 known[data] = len(arena)
                 arena += data

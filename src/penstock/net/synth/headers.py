@@ -57,7 +57,7 @@ def write_headers(
         if not least <= value <= most:
             allowed = f"a number from {least} to {most}"
             raise BadArgument(where="synth.write_headers", what=what, got=repr(value), allowed=allowed)
-    start_us = Traffic(rate=rate, start=start).start_us
+    start_us = Traffic(rate=rate, start=start, seed=seed).start_us
     target = Path(path)
     chosen = format_of(target, form, "synth.write_headers")
     settings = np.zeros(s.SETTINGS, np.int64)

@@ -13,6 +13,7 @@ from penstock.errors import BadArgument
 MOST_SUBSCRIBERS = 20 * 156 * 156
 """Addresses of subscribers have octets of three digits, so that texts that name them have one length."""
 MOST_CELLS = 60_000
+MOST_SEED = (1 << 62) - 1
 Tunnel = Literal["none", "gtp"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -79,7 +80,8 @@ class Traffic:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least, most in (("subscribers", 1, MOST_SUBSCRIBERS), ("cells", 1, MOST_CELLS)):
+        limits = (("subscribers", 1, MOST_SUBSCRIBERS), ("cells", 1, MOST_CELLS), ("seed", 0, MOST_SEED))
+        for name, least, most in limits:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise _wrong("Traffic", name, value, f"a number from {least} to {most}")

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from penstock.errors import BadArgument
 from penstock.net.synth import _settings as s
 from penstock.net.synth._draw import CREATE, DELETE, MOVE, draw_control, draw_users
 from penstock.net.synth._schedule import SLACK_US, schedule
@@ -111,6 +112,11 @@ def plan_of(traffic: Traffic) -> Plan:
     """The plan of a traffic."""
     catalogue = catalogue_of(traffic)
     window_us = catalogue.longest_us + SLACK_US
+    packets = int(traffic.rate * window_us / 1e6)
+    if window_us >= s.MOST_WINDOW_US or 2 * packets >= s.PLACE_MASK:
+        got = f"exchanges of {window_us / 1e6:.0f} s with {packets} packets in that time"
+        allowed = f"less than {s.MOST_WINDOW_US // 10**6} s and {s.PLACE_MASK // 2} packets"
+        raise BadArgument(where="Traffic", what="concurrent_flows and rate", got=got, allowed=allowed)
     before = int(traffic.tunnel == "gtp")
     return Plan(traffic, catalogue, window_us, before, -(-traffic.duration_us // window_us))
 

@@ -96,6 +96,9 @@ def write(
     """
     target, plan = Path(path), plan_of(traffic)
     chosen = format_of(target, form, "synth.write")
+    if not 1 <= snap_bytes <= WHOLE_PACKETS:
+        allowed = f"a number from 1 to {WHOLE_PACKETS}"
+        raise BadArgument(where="synth.write", what="snap_bytes", got=repr(snap_bytes), allowed=allowed)
     settings = plan.settings(form=FORMS[chosen], snap_bytes=snap_bytes)
     buffers, tally, before = Buffers(), Tally(plan), np.zeros((0, s.SEEN), np.int64)
     with CaptureFile(target, file_header(chosen, snap_bytes)) as file:
