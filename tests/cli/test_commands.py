@@ -106,6 +106,8 @@ def test_bench_lists_what_there_is() -> None:
         "state-growth",
         "latency",
         "scale",
+        "packet-counter",
+        "decode-flows",
     ]
 
 

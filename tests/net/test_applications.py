@@ -26,8 +26,6 @@ from penstock.net.opening import opened
 from penstock.testing import run
 from penstock.testing.operators import check_operator
 
-pytestmark = pytest.mark.long
-
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
 HELLO = h.client_hello("m.facebook.com", padding=200)
 

@@ -13,8 +13,6 @@ from penstock.net._index_state import BLOCK_KINDS, NO_TIME
 from penstock.net.capture import Fault, Walk, read_header
 from penstock.net.feeds import BytesFeed
 
-pytestmark = pytest.mark.long
-
 PACKETS = [bytes([i]) * (20 + i) for i in range(40)]
 
 

@@ -22,7 +22,6 @@ from penstock.net._fragment_layout import OVERHEAD
 from penstock.testing import run
 from penstock.testing.operators import check_operator
 
-pytestmark = pytest.mark.long
 BODY = m.udp(bytes(range(256)) * 4)
 EXAMPLES = DATA / "decode" / "pcapplusplus"
 real = pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)

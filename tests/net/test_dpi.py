@@ -19,8 +19,6 @@ from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable, one_flow
 from penstock.net.dpi.records import Record, pack
 from penstock.net.dpi.verdict import Engine, FirstPackets
 
-pytestmark = pytest.mark.long
-
 TCP, UDP = 6, 17
 
 

@@ -13,8 +13,6 @@ import penstock as ps
 from penstock import net
 from penstock.testing import run
 
-pytestmark = pytest.mark.long
-
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import polars as pl
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.net import making as m
@@ -15,8 +14,6 @@ from penstock.net.capture import Walk, read_header
 from penstock.net.columns import COUNTS
 from penstock.net.decoding import Counter, decode_block
 from penstock.net.feeds import BytesFeed
-
-pytestmark = pytest.mark.long
 
 SEEDS = [m.ethernet(packet) for _, _, packet in TUNNELLED] + [
     m.ethernet(

@@ -246,7 +246,6 @@ SEEDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.long
 @settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(SEEDS) | st.binary(max_size=80),

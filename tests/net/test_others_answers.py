@@ -13,7 +13,7 @@ from penstock import net
 from penstock.net.compare import Difference, compare_with_ndpi
 from penstock.net.inspection import inspect
 
-pytestmark = [pytest.mark.long, pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)]
+pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)
 
 DIFFERENT_FROM_NDPI = {
     "capwap.pcap": "nDPI looks into CAPWAP and leaves out data packets that hold no IP inside",

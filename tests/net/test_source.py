@@ -18,8 +18,6 @@ from penstock.net import Pcap
 from penstock.net.planner import PcapPlanner
 from penstock.testing.sources import check_source, read_range
 
-pytestmark = pytest.mark.long
-
 LIMITS = (Limit(rows=1), Limit(rows=7), Limit(bytes=64), Limit(bytes=4096))
 
 

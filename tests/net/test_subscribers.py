@@ -314,7 +314,6 @@ def test_packets_of_a_real_roaming_subscriber_have_an_owner(name: str) -> None:
     assert owned["location"].unique().to_list() == ["ecgi"]
 
 
-@pytest.mark.long
 def test_packets_of_each_subscriber_and_cell_are_those_that_were_made(tmp_path: Path) -> None:
     traffic = synth.Traffic(
         subscribers=60, cells=8, rate=1500, duration="5s", tunnel="gtp", stay="2s", seed=3

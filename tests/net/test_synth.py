@@ -24,8 +24,6 @@ from penstock.net.synth.planning import SynthPlanner
 from penstock.testing import run
 from penstock.testing.sources import check_source, read_range
 
-pytestmark = pytest.mark.long
-
 PLAIN = synth.Traffic(rate=4_000, duration="2s", subscribers=40, cells=7, seed=5)
 GTP = dataclasses.replace(PLAIN, tunnel="gtp", stay="1s")
 ROUGH = {"loss": 0.03, "disorder": 0.05, "retransmission": 0.04}

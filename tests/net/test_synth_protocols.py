@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,8 +13,6 @@ from tests.net import wire
 
 from penstock.net import synth
 from penstock.net.synth import aes, quic
-
-pytestmark = pytest.mark.long
 
 TRAFFIC = synth.Traffic(rate=6_000, duration="2s", subscribers=30, ipv6=0.3, seed=9)
 Talks = dict[tuple[tuple[bytes, int], tuple[bytes, int], int], list[wire.Packet]]
@@ -266,3 +264,15 @@ def test_an_application_alone_is_alone(tmp_path: Path) -> None:
     mix = synth.Mix(dns=0, http=0, tls=0, quic=1, sip=0, mail=0, messenger=0)
     truth = synth.write(tmp_path / "a.pcap", dataclasses.replace(TRAFFIC, mix=mix))
     assert truth.applications["application"].to_list() == ["quic"]
+
+
+def test_ndpi_recognises_every_flow(tmp_path: Path) -> None:
+    """Tunnels are what the capture is about: nfstream takes some random payloads outside of them for tunnels."""
+    nfstream = pytest.importorskip("nfstream")
+    truth = synth.write(tmp_path / "a.pcap", dataclasses.replace(TRAFFIC, tunnel="gtp"))
+    streamer = nfstream.NFStreamer(str(tmp_path / "a.pcap"), decode_tunnels=True, n_meters=1)
+    found = Counter[str]()
+    for flow in streamer:
+        if wire.GTP_C not in (flow.src_port, flow.dst_port):
+            found[flow.application_name.partition(".")[0]] += 1
+    assert dict(found) == dict(truth.flows["label"].value_counts().iter_rows())

@@ -26,7 +26,6 @@ from penstock.net.opening import NotACapture
 from penstock.testing import run
 from penstock.testing.operators import check_operator
 
-pytestmark = pytest.mark.long
 FIN, SYN, RST, PUSH, ACK = 1, 2, 4, 8, 16
 PCPP = DATA / "decode" / "pcapplusplus" / "Pcap++Test" / "PcapExamples"
 EXAMPLES = DATA / "decode" / "pcapplusplus" / "ExamplesTest"

@@ -1,6 +1,6 @@
 """Flows with the application that each belongs to.
 
-packets.map("key", net.application_key).key_by(*net.FLOW_KEY).process("apps", net.Applications())
+packets.flat_map("key", net.application_key).key_by(*net.FLOW_KEY).process("apps", net.Applications())
 """
 
 from __future__ import annotations

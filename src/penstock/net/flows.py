@@ -1,6 +1,6 @@
 """Packets to flows: both directions of a conversation as one record, ended by event time.
 
-packets.map("key", net.flow_key).key_by(*net.FLOW_KEY).process("flows", net.Flows())
+packets.flat_map("key", net.flow_key).key_by(*net.FLOW_KEY).process("flows", net.Flows())
 """
 
 from __future__ import annotations
