@@ -267,7 +267,7 @@ def test_an_application_alone_is_alone(tmp_path: Path) -> None:
 
 
 def test_ndpi_recognises_every_flow(tmp_path: Path) -> None:
-    """Tunnels are what the capture is about: nfstream takes some random payloads outside of them for tunnels."""
+    """In tunnels, as nfstream takes some random payloads outside of them for tunnels of their own."""
     nfstream = pytest.importorskip("nfstream")
     truth = synth.write(tmp_path / "a.pcap", dataclasses.replace(TRAFFIC, tunnel="gtp"))
     streamer = nfstream.NFStreamer(str(tmp_path / "a.pcap"), decode_tunnels=True, n_meters=1)
