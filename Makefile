@@ -25,7 +25,7 @@ test: $(STAMP) ## every test, with Spark
 	@$(PYTEST) -q -n 2 -m 'not spark'
 	@$(PYTEST) -q -m spark
 
-test-fast: $(STAMP) ## the quick tests, which need no JVM: under 20 seconds
+test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds
 	@$(PYTEST) -q -n 2 -m 'not spark and not long'
 
 check: $(STAMP) ## formatting, lint, types, layers
