@@ -242,6 +242,13 @@ class RunDirectoryMismatch(EnvironmentError_):
     template = "{directory} {what}; {next_step}"
 
 
+class RunDirectoryBroken(EnvironmentError_):
+    """A file of a run directory is missing or was changed by something else."""
+
+    condition = "RUN_DIRECTORY_BROKEN"
+    template = "{path}: {what}; {next_step}"
+
+
 class AppNotFound(EnvironmentError_, LookupError):
     """The command line named something that holds no topology."""
 

@@ -59,6 +59,9 @@ def test_a_tracker_killed_in_the_middle_ends_with_the_same_tables(captures: Path
     for line in first.stdout:
         if line.startswith("epoch 1"):
             break
+    else:
+        pytest.fail(f"the tracker ended before its second epoch, with {first.wait()}")
+    assert first.poll() is None, "it ended before it could be killed"
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     subprocess.run(command, check=True, env=environment, timeout=200, stdout=subprocess.DEVNULL)

@@ -6,7 +6,6 @@ each flow, totals per application.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +39,14 @@ class Shares(ps.Operator):
 
 
 def topology(
-    captures: Path | str | None = None,
+    captures: Path | str = "captures",
     *,
     directory: Path | str = "out/applications",
     bytes_per_epoch: int = EPOCH_BYTES,
 ) -> ps.Topology:
-    """The topology: captures, flows with their application, totals per application, two tables.
-
-    Without ``captures`` it reads what the environment variable PENSTOCK_CAPTURES names, or `captures/`.
-    """
-    path = captures if captures is not None else os.environ.get("PENSTOCK_CAPTURES", "captures")
+    """The topology: captures, flows with their application, totals per application, two tables."""
     top = ps.Topology("app-tracker")
-    source = net.Pcap(path, columns=NEEDED, ends="drained")
+    source = net.Pcap(captures, columns=NEEDED, ends="drained")
     packets = top.source("captures", source, bytes_per_epoch=bytes_per_epoch)
     keyed = packets.flat_map("conversation", net.application_key).key_by(*net.FLOW_KEY)
     flows = keyed.process("applications", net.Applications())

@@ -5,7 +5,6 @@ SAND's first experiment. The source decodes and adds up while it reads, so only 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +34,14 @@ class Totals(ps.Operator):
 
 
 def topology(
-    captures: Path | str | None = None,
+    captures: Path | str = "captures",
     *,
     directory: Path | str = "out/packets",
     bytes_per_epoch: int = EPOCH_BYTES,
 ) -> ps.Topology:
-    """The topology: captures, totals, a table.
-
-    Without ``captures`` it reads what the environment variable PENSTOCK_CAPTURES names, or `captures/`.
-    """
-    path = captures if captures is not None else os.environ.get("PENSTOCK_CAPTURES", "captures")
+    """The topology: captures, totals, a table."""
     top = ps.Topology("packet-counter")
-    source = net.Pcap(path, rows="counts", ends="drained")
+    source = net.Pcap(captures, rows="counts", ends="drained")
     counts = top.source("captures", source, bytes_per_epoch=bytes_per_epoch)
     totals = counts.key_by(*KEY).process("totals", Totals())
     totals.sink("table", ps.Delta(f"{directory}/totals"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import penstock as ps
 from penstock import net
 from penstock.bench.captures import repeated, seconds_per_epoch
@@ -16,11 +18,8 @@ WARM_UP = 3
 
 def run(settings: Settings) -> dict[str, float]:
     """Each file is an epoch; every packet must be in a flow at the end."""
-    from penstock.net.synth import write_headers
-
     traces = settings.directory / "traces"
-    write = lambda path: write_headers(path, packets=PACKETS, flows=FLOWS, snap_bytes=SNAP_BYTES)  # noqa: E731
-    repeated(traces, FILES, write)
+    repeated(traces, FILES, _write)
     top = ps.Topology("decode-flows")
     source = net.Pcap(traces, ends="drained")
     packets = top.source("captures", source, bytes_per_epoch=PACKETS * (SNAP_BYTES + 16))
@@ -29,6 +28,12 @@ def run(settings: Settings) -> dict[str, float]:
     seconds = seconds_per_epoch(top, settings.directory, warm_up=WARM_UP)
     _check(settings)
     return {"packets_per_s": PACKETS / seconds}
+
+
+def _write(path: Path) -> None:
+    from penstock.net.synth import write_headers
+
+    write_headers(path, packets=PACKETS, flows=FLOWS, snap_bytes=SNAP_BYTES)
 
 
 def _check(settings: Settings) -> None:

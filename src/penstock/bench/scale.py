@@ -9,8 +9,8 @@ from penstock.bench.harness import Settings
 from penstock.bench.workload import check_totals, counted, rate, run_through
 
 KEYS = 100_000
-EPOCH_ROWS = 16_000_000
-EPOCHS = 6
+EPOCH_ROWS = 24_000_000
+EPOCHS = 7
 WARM_UP = 2
 
 

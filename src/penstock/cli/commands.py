@@ -14,6 +14,8 @@ from penstock.cli.options import parse_settings, parse_time
 from penstock.errors import PenstockError
 
 T = TypeVar("T")
+# What we do not know is for the application: `penstock run click-stream --stdin`.
+_APPS_OPTIONS = {"ignore_unknown_options": True}
 
 
 class Commands(TyperGroup):
@@ -44,7 +46,9 @@ App = Annotated[
 Values = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="VALUE", help="For a function that makes the topology, e.g. a path.", show_default="none"
+        metavar="VALUE",
+        help="For a function that makes the topology, e.g. a path; options too, as --name value.",
+        show_default="none",
     ),
 ]
 Directory = Annotated[
@@ -73,7 +77,7 @@ def _usage(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-@app.command()
+@app.command(context_settings=_APPS_OPTIONS)
 def run(
     target: App,
     values: Values = None,
@@ -99,13 +103,15 @@ def run(
     ] = None,
 ) -> None:
     """Run a topology, or continue where it stopped. Ctrl-C ends at an epoch boundary."""
-    from penstock.cli.loading import load
+    from penstock.cli.loading import load_app
     from penstock.cli.running import run_topology
 
     time_between = _usage(parse_time)(every) if every else None
     settings = _usage(lambda _: parse_settings(conf or []))("")
+    app = load_app(target, values or ())
     run_topology(
-        load(target, values or ()),
+        app.topology,
+        app.live,
         directory=directory,
         master=master,
         partitions=partitions,
@@ -118,7 +124,7 @@ def run(
     )
 
 
-@app.command()
+@app.command(context_settings=_APPS_OPTIONS)
 def check(target: App, values: Values = None, hops: Hops = None, partitions: Partitions = None) -> None:
     """Check a topology and print its plan: stages, hops, where state lives. Starts no Spark."""
     from penstock.cli.loading import load
@@ -127,7 +133,7 @@ def check(target: App, values: Values = None, hops: Hops = None, partitions: Par
     typer.echo(explain(load(target, values or ()), hops=hops, partitions=partitions))
 
 
-@app.command()
+@app.command(context_settings=_APPS_OPTIONS)
 def describe(
     target: App,
     values: Values = None,

@@ -10,13 +10,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.live import Live
 
 from penstock.cli import numbers, view
 from penstock.control.progress import Progress
+
+if TYPE_CHECKING:
+    from penstock.control.live_table import Shown
 
 _POLL_S = 0.1
 _LINE_EVERY_S = 2.0
@@ -35,10 +38,17 @@ class Run(Protocol):
     def stop(self) -> None: ...
 
 
+class Table(Protocol):
+    """Results that are watched."""
+
+    def look(self) -> Shown | None: ...
+
+
 class Display(Protocol):
     """Where it is shown."""
 
     def show(self, seen: view.Seen, fresh: Sequence[Progress], waited_s: float, note: str) -> None: ...
+    def results(self, shown: Shown) -> None: ...
     def say(self, text: str) -> None: ...
     def open(self) -> AbstractContextManager[object]: ...
 
@@ -76,12 +86,16 @@ class Lines:
             self._last_s = waited_s
             self.say(f"{time.strftime('%H:%M:%S')}  {view.line(seen)}")
 
+    def results(self, shown: Shown) -> None:
+        """Not in a log: the table would fill it. The last state is printed at the end."""
+
 
 class Screen:
     """A live view that redraws in place; lines of console sinks scroll above it."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._name = name
+        self._shown: Shown | None = None
         self._live = Live(console=console, refresh_per_second=8, transient=True)
 
     def open(self) -> AbstractContextManager[object]:
@@ -92,13 +106,18 @@ class Screen:
 
     def show(self, seen: view.Seen, fresh: Sequence[Progress], waited_s: float, note: str) -> None:
         """Draw it anew."""
-        self._live.update(view.screen(self._name, seen, waited_s, note))
+        self._live.update(view.screen(self._name, seen, waited_s, note, self._shown))
+
+    def results(self, shown: Shown) -> None:
+        """Drawn with the next look."""
+        self._shown = shown
 
 
 def watch(
     run: Run,
     name: str | None = None,
     *,
+    table: Table | None = None,
     console: Console | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> view.Seen:
@@ -110,7 +129,10 @@ def watch(
     with display.open(), _wishes() as wish:
         ended = False
         while not ended:
-            display.show(seen, _news(run, seen), clock() - began, note)
+            fresh = _news(run, seen)
+            if fresh and table is not None and (shown := table.look()):
+                display.results(shown)
+            display.show(seen, fresh, clock() - began, note)
             ended = run.poll(_POLL_S)
             for text in run.console():
                 display.say(text)
@@ -119,6 +141,8 @@ def watch(
                 display.say(note)
                 run.stop()
         display.show(seen, _news(run, seen), clock() - began, note)
+    if table is not None and (shown := table.look()):
+        console.print(view.results(shown))
     return seen
 
 

@@ -8,32 +8,48 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from penstock.apps import APPS
+from penstock.cli.values import bind, usage
 from penstock.errors import AppNotFound, PenstockError
 
 if TYPE_CHECKING:
+    from penstock.control.live_table import LiveTable
     from penstock.topology.stream import Topology
 
 
-def load(target: str, values: Sequence[str] = ()) -> Topology:
+@dataclass(frozen=True, slots=True)
+class App:
+    """What a module offers: a topology, and how to look at it while it runs."""
+
+    topology: Topology
+    live: LiveTable | None
+
+
+def load_app(target: str, values: Sequence[str] = ()) -> App:
     """The topology that ``target`` names; raises AppNotFound and says what was found instead.
 
-    A function that makes the topology gets ``values`` as they were written.
+    A function that makes the topology gets ``values`` as its arguments (see ``penstock.cli.values``).
     """
     place, colon, name = APPS.get(target, target).rpartition(":")
     if not colon:
         place, name = name, ""
     module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-    return _named(module, name, place, values) if name else _only(module, place, values)
+    found = _named(module, name, place, values) if name else _only(module, place, values)
+    return App(found, getattr(module, "LIVE", None))
+
+
+def load(target: str, values: Sequence[str] = ()) -> Topology:
+    """The topology alone."""
+    return load_app(target, values).topology
 
 
 def _from_file(path: Path) -> ModuleType:
@@ -117,9 +133,9 @@ def _named(module: ModuleType, name: str, place: str, values: Sequence[str]) -> 
         raise AppNotFound(what=place, reason=f"it has no '{name}'", next_step=f"it has: {_found(module)}")
     value = getattr(module, name)
     if callable(value) and not isinstance(value, type | Topology):
-        _require_fitting(value, f"{place}:{name}", values)
+        make = _fitting(value, f"{place}:{name}", values)
         with _users_code(f"{place}:{name}"):
-            value = value(*values)
+            value = make()
     elif values:
         raise _takes_none(f"{place}:{name}", values)
     if not isinstance(value, Topology):
@@ -131,14 +147,14 @@ def _named(module: ModuleType, name: str, place: str, values: Sequence[str]) -> 
     return value
 
 
-def _require_fitting(function: Callable[..., Any], place: str, values: Sequence[str]) -> None:
+def _fitting(function: Callable[..., Any], place: str, values: Sequence[str]) -> Callable[[], Any]:
     try:
-        inspect.signature(function).bind(*values)
-    except TypeError as error:
+        return bind(function, values)
+    except ValueError as error:
         raise AppNotFound(
             what=place,
             reason=f"it cannot be made from {list(values)}: {error}",
-            next_step=f"give what it takes: {inspect.signature(function)}",
+            next_step=f"it takes: {usage(function)}",
         ) from None
 
 

@@ -13,24 +13,26 @@ from rich.console import Console
 from penstock.cli.live import summary, watch
 
 if TYPE_CHECKING:
+    from penstock.control.live_table import LiveTable
     from penstock.topology.stream import Topology
 
 QUIT = 130  # what a shell reports for a program that Ctrl-C ended
 
 
-def run_topology(topology: Topology, **options: Any) -> None:
+def run_topology(topology: Topology, live: LiveTable | None = None, **options: Any) -> None:
     """Run with the live view until it ends by itself or Ctrl-C ends it; options are those of RunOptions."""
     from penstock.spark.options import RunOptions
     from penstock.spark.runner import start
 
     console = Console()
     chosen = RunOptions(**options)
+    followed = live.follow(topology) if live else None
     console.print(f"penstock: starting '{topology.name}' on {chosen.master}", markup=False, highlight=False)
     try:
         with start(topology, chosen) as handle:
             if handle.adopted and handle.adopted.version > 1:
                 console.print(f"the topology has changed; {handle.adopted}", markup=False, highlight=False)
-            seen = watch(handle, topology.name, console=console)
+            seen = watch(handle, topology.name, table=followed, console=console)
             text = summary(topology.name, seen, handle.directory, results(topology))
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
@@ -12,6 +13,9 @@ from rich.text import Text
 
 from penstock.cli import numbers
 from penstock.control.progress import NodeProgress, Progress
+
+if TYPE_CHECKING:
+    from penstock.control.live_table import Shown
 
 WARM_UP = (
     "starting Spark; the first epoch takes 5 to 12 seconds: "
@@ -93,18 +97,54 @@ def line(seen: Seen) -> str:
     )
 
 
-def screen(name: str, seen: Seen, waited_s: float, note: str = "") -> RenderableType:
+def screen(
+    name: str, seen: Seen, waited_s: float, note: str = "", shown: Shown | None = None
+) -> RenderableType:
     """The whole live view."""
     newest = seen.newest
     if newest is None:
         body: RenderableType = Text(f"{WARM_UP}\n{waited_s:.0f} s so far", style="yellow")
     else:
-        body = Group(_headline(seen, newest), Text(""), _nodes(newest))
+        tables = [Text(""), _nodes(newest), *([Text(""), results(shown)] if shown else [])]
+        body = Group(_headline(seen, newest), *tables)
     parts = [body, Text(f"\n{note}", style="yellow")] if note else [body]
     hint = "Ctrl-C ends at the next epoch boundary; running again continues there"
     return Panel(
         Group(*parts), title=f"penstock · {name}", subtitle=hint, title_align="left", subtitle_align="left"
     )
+
+
+def results(shown: Shown) -> RenderableType:
+    """A table of results: the rows that matter most, as they are now."""
+    from penstock.control.live_table import share_of
+
+    of_all = f" (the first {len(shown.rows)} of {numbers.count(shown.keys)})"
+    title = shown.table.title + (of_all if shown.keys > len(shown.rows) else "")
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="bold")
+    columns = [
+        column
+        for name in shown.table.columns
+        for column in ([name, share_of(name)] if name in shown.table.shares else [name])
+    ]
+    for column in columns:
+        is_number = any(isinstance(row[column], int | float) for row in shown.rows)
+        share = column not in shown.table.columns
+        table.add_column("%" if share else column, justify="right" if is_number else "left")
+    for row in shown.rows:
+        table.add_row(
+            *(_cell(column, row[column], share=column not in shown.table.columns) for column in columns)
+        )
+    return table
+
+
+def _cell(column: str, value: Any, *, share: bool) -> str:
+    if value is None:
+        return "–"
+    if share:
+        return f"{value:.1%}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return numbers.size(value) if column.endswith("bytes") else numbers.count(value)
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _headline(seen: Seen, newest: Progress) -> Table:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import sys
 
-# Spark puts a zip of PySpark in front: from there every process would compile it anew.
-sys.path[:] = [entry for entry in sys.path if not entry.endswith("pyspark.zip")]
-
 
 def preload() -> None:
     """Import what every worker needs and what may be inherited by a fork."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.errors import RunDirectoryBroken
+
 BY_REFERENCE_BYTES = 16 << 10
 """Smaller payloads travel in their frames: a file costs more than the copies."""
 
@@ -28,8 +30,16 @@ def lay_down(folder: Path, epoch: int, payload: bytes) -> bytes:
 
 def pick_up(folder: Path, reference: bytes) -> pa.Buffer:
     """A payload that was laid down; not copied."""
-    with pa.memory_map(str(folder / bytes(reference).decode())) as file:
-        return file.read_buffer()
+    path = folder / bytes(reference).decode()
+    try:
+        with pa.memory_map(str(path)) as file:
+            return file.read_buffer()
+    except FileNotFoundError:
+        raise RunDirectoryBroken(
+            path=path,
+            what="a broadcast payload of an epoch that is not committed is missing",
+            next_step="all workers must see the run directory: choose a shared one with --dir, and run again",
+        ) from None
 
 
 def clear(folder: Path, *, up_to: int) -> None:
