@@ -172,8 +172,8 @@ def test_a_function_gets_the_values_of_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        (":make", [], "missing a required argument: 'name'"),
-        (":make", ["a", "b", "c"], "too many positional arguments"),
+        (":make", [], "missing: NAME; it takes: NAME"),
+        (":make", ["a", "b", "c"], "too many values: 'c'"),
         (":top", ["a"], "takes no values"),
         ("", ["a"], "takes no values"),
     ],

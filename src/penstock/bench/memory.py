@@ -17,8 +17,8 @@ class PeakMemory:
     """Samples all processes of a tree together in a thread; ``bytes`` is the greatest sum.
 
     Uses the proportional set size where the system shows it, so that pages shared by forked workers count
-    once; otherwise the resident set size. To tell the former the system walks all pages, which took 7 % of a
-    core when done every second: it is asked only when the latter, which costs nothing, has reached a new high.
+    once; otherwise the resident set size. To tell the former the system walks all pages, 7 % of a core when
+    done every second: it is asked only when the latter, which costs next to nothing, reaches a new high.
     """
 
     def __init__(self, root: int, every_s: float = 0.5) -> None:

@@ -99,4 +99,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--into"]:
         _run_and_record(sys.argv[2])
     else:
-        print(record())
+        sys.stdout.write(f"{record()}\n")
