@@ -235,6 +235,23 @@ class RunDirectoryInUse(EnvironmentError_):
     template = "{directory} is in use by process {pid}; stop that run, or choose another place with --dir"
 
 
+class Fenced(EnvironmentError_):
+    """A newer runner of the same run has taken over; this one must not write any more."""
+
+    condition = "FENCED"
+    template = (
+        "{directory} was taken over by another runner (term {newest}, this one has {mine}); "
+        "nothing of this one is committed any more: let it end, the other goes on"
+    )
+
+
+class GaveUp(EnvironmentError_):
+    """A run failed again and again, and was not started once more."""
+
+    condition = "GAVE_UP"
+    template = "{topology}: {why}; the cause: {cause}\nwhat happened before: penstock incidents {directory}"
+
+
 class RunDirectoryMismatch(EnvironmentError_):
     """A run directory belongs to something else."""
 

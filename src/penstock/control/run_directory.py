@@ -22,7 +22,7 @@ import cloudpickle
 from penstock.connect.sink import write_atomically
 from penstock.control.progress import Progress
 from penstock.control.shipping import dumps
-from penstock.errors import PenstockError, RunDirectoryInUse, RunDirectoryMismatch
+from penstock.errors import Fenced, PenstockError, RunDirectoryInUse, RunDirectoryMismatch
 from penstock.plan.program import Program
 from penstock.topology.codec import to_json
 
@@ -75,6 +75,10 @@ class RunDirectory:
     def console_log(self) -> Path:
         return self.path / "console.log"
 
+    @property
+    def incidents(self) -> Path:
+        return self.path / "incidents.jsonl"
+
     def open(self, topology: str) -> str:
         """Make the folder, or check that it is this topology's. Gives the run's id."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -97,8 +101,13 @@ class RunDirectory:
             )
         return str(values["run_id"])
 
-    def lock(self) -> IO[str]:
-        """Keep other runners out for as long as the answer is open."""
+    def lock(self, *, take_over: bool = False) -> IO[str]:
+        """Keep other runners out for as long as the answer is open.
+
+        Taking over leaves the lock of a runner that hangs behind; its term is over (see ``begin_term``).
+        """
+        if take_over:
+            (self.path / "lock").unlink(missing_ok=True)
         file = open(self.path / "lock", "a+")  # noqa: SIM115 - it stays open as long as the run lives
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,6 +120,30 @@ class RunDirectory:
         file.write(str(os.getpid()))
         file.flush()
         return file
+
+    def begin_term(self) -> int:
+        """Begin to write here: runners of earlier terms are refused from now on."""
+        folder = self.path / "terms"
+        folder.mkdir(exist_ok=True)
+        while True:
+            term = self.term() + 1
+            try:
+                (folder / f"{term:012d}").touch(exist_ok=False)
+            except FileExistsError:  # another runner was quicker: it is older than this one now
+                continue
+            for earlier in sorted(folder.iterdir())[:-2]:
+                earlier.unlink(missing_ok=True)
+            return term
+
+    def term(self) -> int:
+        """The newest term; 0 before the first."""
+        return max((int(path.name) for path in (self.path / "terms").glob("[0-9]*")), default=0)
+
+    def require_term(self, term: int) -> None:
+        """Raise Fenced if a newer runner has begun."""
+        newest = self.term()
+        if newest != term:
+            raise Fenced(directory=self.path, newest=newest, mine=term)
 
     def versions(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.path / "versions").glob("*.program"))

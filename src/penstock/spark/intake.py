@@ -1,6 +1,6 @@
 """The one source of a stage: all of the topology's sources, and the clock that binds versions to epochs.
 
-Its offset holds the version, every source's offset and the punctuation. Spark writes the offset to its
+Its offset holds the version, every source's offset and the punctuations. Spark writes the offset to its
 log before the epoch runs, so an epoch that is run again reads the same rows under the same version.
 """
 
@@ -19,11 +19,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from penstock.connect.source import END_OF_TIME, BadRecord, Limit, Offset, SourcePlanner, Split
+from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner, Split
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
+from penstock.engine.punctuation import Punctuations, Standing
 from penstock.frames.frame import DDL
 from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
@@ -53,11 +54,11 @@ class Fabric(DataSource):
         return DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return IntakeReader(self.options["directory"], int(self.options["tasks"]))
+        return IntakeReader(self.options["directory"], int(self.options["tasks"]), int(self.options["term"]))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> OutletWriter:
         spare_what_was_imported()  # Spark asks a process of its own for the writer in every epoch
-        return OutletWriter(self.options["directory"], self.options["run_id"])
+        return OutletWriter(self.options["directory"], self.options["run_id"], int(self.options["term"]))
 
 
 class IntakePartition(InputPartition):
@@ -76,13 +77,14 @@ class IntakePartition(InputPartition):
 class IntakeReader(DataSourceStreamReader):
     """Plans epochs next to the driver, and reads splits in the workers."""
 
-    def __init__(self, directory: str, tasks: int) -> None:
+    def __init__(self, directory: str, tasks: int, term: int) -> None:
         self._directory = RunDirectory(Path(directory))
         self._tasks = tasks
+        self._term = term
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"version": 0, "sources": {}, "punctuation": None, "tasks": 1}
+        return {"version": 0, "sources": {}, "punctuation": {}, "tasks": 1}
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable()
@@ -91,6 +93,7 @@ class IntakeReader(DataSourceStreamReader):
         if self._directory.hold.exists():
             return start
         with failures_recorded(self._directory):
+            self._directory.require_term(self._term)
             version = self._directory.current()
             program = self._directory.load(version)
             ends, small = dict(start["sources"]), True
@@ -99,8 +102,13 @@ class IntakeReader(DataSourceStreamReader):
                 begin = ends.get(name) or planner.initial()
                 ends[name] = planner.latest(begin, Limit(spec.rows_per_epoch, spec.bytes_per_epoch))
                 small = small and _is_small(planner, begin, ends[name])
-            punctuation = self._punctuation(program, ends, start["punctuation"])
-            end = {"version": version, "sources": ends, "punctuation": punctuation, "tasks": start["tasks"]}
+            punctuations = self._punctuations(program, start, ends)
+            end = {
+                "version": version,
+                "sources": ends,
+                "punctuation": punctuations.to_json(),
+                "tasks": start["tasks"],
+            }
             # How an epoch is split is part of its offset: run again on other cores, it is split the same.
             return end if end == start else {**end, "tasks": 1 if small else self._tasks}
 
@@ -139,24 +147,20 @@ class IntakeReader(DataSourceStreamReader):
             self._planners[key] = program.sources[name].source.planner(folder)
         return self._planners[key]
 
-    def _punctuation(self, program: Program, ends: dict[str, Any], before: int | None) -> int | None:
-        """The time that no source will go behind; never less than before."""
+    def _punctuations(self, program: Program, start: dict[str, Any], ends: dict[str, Any]) -> Punctuations:
         observed = self._directory.read_observed()
-        times = []
+        standings = {}
         for name in program.sources:
             planner = self._planner(program, name)
-            ended = planner.finished(ends[name])
-            times.append(END_OF_TIME if ended else planner.punctuation(ends[name], observed.get(name)))
-        known = [t for t in times if t is not None]
-        if len(known) < len(times) or not known:
-            return before
-        return max(min(known), before if before is not None else min(known))
+            begin = start["sources"].get(name) or planner.initial()
+            standings[name] = Standing.of(planner, begin, ends[name], observed.get(name))
+        return Punctuations.from_json(start["punctuation"]).after(program, standings, time.time_ns())
 
     def _clock(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
         backlogs = [self._planner(program, name).backlog(end["sources"][name]) for name in program.sources]
-        moved = end["punctuation"] is not None and end["punctuation"] != start["punctuation"]
+        before, after = (Punctuations.from_json(offset["punctuation"]) for offset in (start, end))
         return {
-            "punctuation": end["punctuation"] if moved else None,
+            "punctuations": after.moved_since(before),
             "lag_rows": _total(b.rows for b in backlogs),
             "lag_bytes": _total(b.bytes for b in backlogs),
             "finished": all(self._planner(program, n).finished(end["sources"][n]) for n in program.sources),
@@ -186,15 +190,12 @@ class IntakeTask:
         yield to_batch([*last, *letters_frame(self._boundary, self._stamper, self._partition.number)])
 
     def _tick(self) -> pa.RecordBatch:
-        """The clock's frames: one for the sink, and the punctuation for every slice that wants it."""
+        """The clock's frames: one for the sink, and the punctuation of every node whose time has moved on, for all its slices."""
         clock = self._partition.clock
         frames = [self._stamper.control(CLOCK, 0, "tick", json.dumps(clock).encode())]
-        if clock["punctuation"] is not None:
-            for node in self._program.punctuated:
-                frames += [
-                    self._stamper.control(node.name, s, "punctuation", punctuation=clock["punctuation"])
-                    for s in range(node.parallelism)
-                ]
+        for name, reached in clock["punctuations"].items():
+            slices = range(self._program.graph[name].parallelism)
+            frames += [self._stamper.control(name, s, "punctuation", punctuation=reached) for s in slices]
         return to_batch(frames)
 
     def _read(self, name: str, split: Split) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ def lay_fabric(
     *,
     directory: Path,
     run_id: str,
+    term: int,
     hops: int,
     partitions: int,
     tasks: int,
@@ -31,6 +32,7 @@ def lay_fabric(
         spark.readStream.format(FORMAT)
         .option("directory", place)
         .option("run_id", run_id)
+        .option("term", term)
         .option("tasks", tasks)
         .load()
     )

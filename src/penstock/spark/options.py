@@ -33,6 +33,8 @@ class RunOptions:
     """Heap of Spark's driver, which on one machine does all the work."""
     allow_state_loss: bool = False
     """Start a changed topology although nodes lose their state by it."""
+    take_over: bool = False
+    """Start although another runner holds the directory: it is refused at its next commit."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark."""
 

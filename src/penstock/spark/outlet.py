@@ -43,9 +43,10 @@ class Written(WriterCommitMessage):
 class OutletWriter(DataSourceStreamArrowWriter):
     """Writes frames that have reached their sinks."""
 
-    def __init__(self, directory: str, run_id: str) -> None:
+    def __init__(self, directory: str, run_id: str, term: int) -> None:
         self._directory_name = directory
         self._run_id = run_id
+        self._term = term
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = TaskContext.get()
@@ -57,6 +58,7 @@ class OutletWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[Written | None], batchId: int) -> None:  # type: ignore[override]
         directory = RunDirectory(Path(self._directory_name))
         with failures_recorded(directory):
+            directory.require_term(self._term)
             commit_epoch(directory, self._run_id, batchId, [m for m in messages if m is not None])
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # type: ignore[override]

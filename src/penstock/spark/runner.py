@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from pyspark.errors import PySparkException
 
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.progress import Progress
-from penstock.control.run_directory import RunDirectory, read_progress
+from penstock.control.run_directory import RunDirectory
+from penstock.control.run_reader import RunReader
 from penstock.errors import StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
@@ -41,13 +41,14 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     program = plan(topology)
     directory = RunDirectory((options.directory or Path(".penstock") / topology.name).resolve())
     run_id = directory.open(topology.name)
-    lock = directory.lock()
+    lock = directory.lock(take_over=options.take_over)
     try:
+        term = directory.begin_term()
         fabric = _fabric(directory, program, options)
         change = _adopt(directory, program, fabric["hops"], options)
         directory.hold.unlink(missing_ok=True)
         directory.take_failure()
-        query = _query(change.program, directory, run_id, options, fabric)
+        query = _query(change.program, directory, run_id, term, options, fabric)
     except BaseException:
         lock.close()
         raise
@@ -97,9 +98,7 @@ class Handle:
         self._program = adopted.program
         self._fabric = fabric
         self._lock = lock
-        self._history: dict[int, Progress] = {}
-        self._history_read = 0
-        self._console_read = directory.console_log.stat().st_size if directory.console_log.exists() else 0
+        self._reader = RunReader(directory)
 
     @property
     def directory(self) -> Path:
@@ -116,31 +115,11 @@ class Handle:
 
     def history(self) -> list[Progress]:
         """The epochs committed since the log was last cut, oldest first; one run again counts once."""
-        try:
-            with open(self._directory.progress_log, "rb") as file:
-                if file.seek(0, os.SEEK_END) < self._history_read:  # the log was cut
-                    self._history_read = 0
-                file.seek(self._history_read)
-                text = file.read()
-        except FileNotFoundError:
-            return []
-        complete = text[: text.rfind(b"\n") + 1]
-        self._history_read += len(complete)
-        for line in complete.splitlines():
-            if progress := read_progress(line):
-                self._history[progress.epoch] = progress
-        return list(self._history.values())
+        return self._reader.history()
 
     def console(self) -> list[str]:
         """Lines of console sinks since the last call."""
-        try:
-            with open(self._directory.console_log) as file:
-                file.seek(self._console_read)
-                text = file.read()
-                self._console_read = file.tell()
-        except FileNotFoundError:
-            return []
-        return text.splitlines()
+        return self._reader.console()
 
     def offset(self) -> dict[str, Any]:
         """How far the newest planned epoch reads: version, offsets of the sources, punctuation."""
@@ -301,14 +280,20 @@ def _fabric(directory: RunDirectory, program: Program, options: RunOptions) -> d
 
 
 def _query(
-    program: Program, directory: RunDirectory, run_id: str, options: RunOptions, fabric: dict[str, int]
+    program: Program,
+    directory: RunDirectory,
+    run_id: str,
+    term: int,
+    options: RunOptions,
+    fabric: dict[str, int],
 ) -> StreamingQuery:
     spark = open_session(options, directory.path, fabric["partitions"])
-    frames = lay_fabric(spark, program, directory=directory.path, run_id=run_id, **fabric)
+    frames = lay_fabric(spark, program, directory=directory.path, run_id=run_id, term=term, **fabric)
     writer = (
         frames.writeStream.format(FORMAT)
         .option("directory", str(directory.path))
         .option("run_id", run_id)
+        .option("term", term)
         .option("tasks", fabric["tasks"])
         .option("partitions", fabric["partitions"])
         .option("checkpointLocation", str(directory.checkpoint))

@@ -1,0 +1,86 @@
+"""Whether and when to start again after a failure. Pure: incidents in, a decision out."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.control.incidents import Incident, Kind, since_progress
+from penstock.errors import (
+    Fenced,
+    MissingExtra,
+    RunDirectoryBroken,
+    RunDirectoryInUse,
+    RunDirectoryMismatch,
+    SinkUnavailable,
+    SourceUnavailable,
+    TopologyError,
+    UserCodeError,
+)
+
+_FINAL = (
+    Fenced,
+    MissingExtra,
+    RunDirectoryBroken,
+    RunDirectoryInUse,
+    RunDirectoryMismatch,
+    TopologyError,
+)
+_AWAY = (SinkUnavailable, SourceUnavailable)
+_FULL = os.strerror(errno.ENOSPC)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """How hard to try. A count begins anew with every committed epoch."""
+
+    attempts: int = 5
+    """Deaths at the same epoch before it is taken for a cause that stays."""
+    code_attempts: int = 3
+    """The same for failures of the user's code, which mostly fails again."""
+    first_wait_s: float = 0.2
+    longest_wait_s: float = 30.0
+    patience_s: float = 3600.0
+    """How long something may be away: a sink, a source, room on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Start again after a while, or not."""
+
+    wait_s: float | None
+    why: str
+
+    @property
+    def action(self) -> str:
+        """For the log of incidents."""
+        return self.why if self.wait_s is None else f"{self.why}; starting again in {self.wait_s:.1f} s"
+
+
+def kind_of(error: BaseException) -> Kind:
+    """What sort of failure an exception stands for."""
+    if isinstance(error, _FINAL):
+        return "final"
+    if isinstance(error, _AWAY) or _FULL in str(error):
+        return "away"
+    return "code" if isinstance(error, UserCodeError) else "death"
+
+
+def decide(policy: RestartPolicy, before: Sequence[Incident], newest: Incident) -> Decision:
+    """What to do about the newest incident, given those before it."""
+    row = since_progress([*before, newest])
+    tried = len(row)
+    wait = min(policy.longest_wait_s, policy.first_wait_s * 2 ** (tried - 1))
+    if newest.kind == "final":
+        return Decision(None, "it cannot go on")
+    if newest.kind == "away":
+        away_s = (newest.at_ns - row[0].at_ns) / 1e9
+        if away_s > policy.patience_s:
+            return Decision(None, f"it was away for {away_s:.0f} s, longer than is waited for")
+        return Decision(wait, f"waiting for it, {away_s:.0f} s so far")
+    allowed = policy.code_attempts if newest.kind == "code" else policy.attempts
+    if tried >= allowed:
+        return Decision(None, f"epoch {newest.epoch} failed {tried} times in a row")
+    return Decision(wait, f"failure {tried} of {allowed} at epoch {newest.epoch}")
