@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.connect.delta import Delta
     from penstock.connect.files import Files
     from penstock.connect.generator import Generator
+    from penstock.connect.json_lines import JsonLines
     from penstock.connect.parquet import ParquetFiles as Parquet
     from penstock.launch import run, start
     from penstock.operators.aggregates import (
@@ -46,6 +47,7 @@ __all__ = [
     "Delta",
     "Files",
     "Generator",
+    "JsonLines",
     "KeyedTable",
     "Operator",
     "Parquet",
@@ -81,6 +83,7 @@ _LAZY = {
     "Delta": "penstock.connect.delta:Delta",
     "Files": "penstock.connect.files:Files",
     "Generator": "penstock.connect.generator:Generator",
+    "JsonLines": "penstock.connect.json_lines:JsonLines",
     "KeyedTable": "penstock.operators.keyed:KeyedTable",
     "Parquet": "penstock.connect.parquet:ParquetFiles",
     "RunOptions": "penstock.spark.options:RunOptions",

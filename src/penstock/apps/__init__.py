@@ -4,4 +4,5 @@ APPS: dict[str, str] = {
     "app-tracker": "penstock.apps.app_tracker:topology",
     "demo": "penstock.apps.demo:topology",
     "packet-counter": "penstock.apps.packet_counter:topology",
+    "smart-pcc": "penstock.apps.smart_pcc:topology",
 }

@@ -59,6 +59,7 @@ BENCHES: dict[str, Bench] = {
         _bench("scale", "throughput on two cores against one"),
         _bench("packet-counter", "packets of a header trace counted, against the bare kernel and nfstream"),
         _bench("decode-flows", "packets decoded to rows, exchanged by flow, flow table kept"),
+        _bench("smart-pcc", "EDRs and streaming events of a million subscribers to signals, exactly once"),
     )
 }
 

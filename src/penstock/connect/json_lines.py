@@ -1,0 +1,94 @@
+"""Rows as JSON lines for programs that know nothing of Penstock: one file per epoch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.connect.sink import (
+    Sink,
+    SinkContext,
+    SinkWriter,
+    file_name,
+    fresh_name,
+    shown_path,
+    write_atomically,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class JsonLines(Sink):
+    """Write a file ``<run>-<epoch>.jsonl`` into a folder for each epoch that has rows.
+
+    A file appears whole and never changes, and an epoch that is repeated finds its file: a consumer that
+    takes each name once has each row exactly once, and may move files away that it has taken.
+    Names ascend within a run. ``ps.Files`` reads such a folder.
+    """
+
+    path: str
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        object.__setattr__(self, "path", str(Path(path).absolute()))
+
+    def open(self, context: SinkContext) -> JsonLinesWriter:
+        """Begin a pending part."""
+        return JsonLinesWriter(self._pending(context), context)
+
+    def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
+        """Put the parts together, in the order of ``messages``, unless that has been done."""
+        pending, taken = self._pending(context), self._taken(context)
+        parts = [pending / name for name in messages if name is not None]
+        if parts and not taken.exists():
+            final = Path(self.path, f"{_run(context)}-{context.epoch:012d}.jsonl")
+            write_atomically(final, b"".join(part.read_bytes() for part in parts))
+            write_atomically(taken, b"")
+        for leftover in pending.glob(f"{context.epoch:012d}-*"):
+            leftover.unlink(missing_ok=True)
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"JsonLines({shown_path(self.path)})"
+
+    def _pending(self, context: SinkContext) -> Path:
+        return Path(self.path, "_pending", _run(context))
+
+    def _taken(self, context: SinkContext) -> Path:
+        """Says that an epoch is out, also after a consumer has moved its file away."""
+        return Path(self.path, "_committed", _run(context), f"{context.epoch:012d}")
+
+
+class JsonLinesWriter(SinkWriter):
+    """Holds the lines of one task and writes them at the end."""
+
+    def __init__(self, folder: Path, context: SinkContext) -> None:
+        self._context = context
+        self._path = folder / fresh_name(context)
+        self._rows: list[pl.DataFrame] = []
+
+    def write(self, df: pl.DataFrame) -> None:
+        from penstock.frames.types import conform
+
+        if df.height:
+            self._rows.append(conform(df, self._context.schema))
+
+    def close(self) -> str | None:
+        import polars as pl
+
+        if not self._rows:
+            return None
+        write_atomically(self._path, pl.concat(self._rows).write_ndjson().encode())
+        return self._path.name
+
+    def abort(self) -> None:
+        self._rows.clear()
+        self._path.unlink(missing_ok=True)
+
+
+def _run(context: SinkContext) -> str:
+    return file_name(context.app_id)
