@@ -266,6 +266,30 @@ class RunDirectoryBroken(EnvironmentError_):
     template = "{path}: {what}; {next_step}"
 
 
+class StateDamaged(RunDirectoryBroken):
+    """What a checkpoint holds of a slice's state is not what was written."""
+
+    condition = "STATE_DAMAGED"
+    template = (
+        "the state of node '{node}', slice {slice}, is damaged: {what}; go back to a savepoint "
+        "(penstock savepoint list DIR), or go on without this node's state: --ignore-state {node}"
+    )
+
+
+class SavepointBroken(EnvironmentError_):
+    """A savepoint is missing, incomplete, or not what was written."""
+
+    condition = "SAVEPOINT_BROKEN"
+    template = "savepoint {savepoint}: {what}; {next_step}"
+
+
+class SavepointFailed(EnvironmentError_):
+    """A savepoint could not be taken or restored."""
+
+    condition = "SAVEPOINT_FAILED"
+    template = "{directory}: {what}; {next_step}"
+
+
 class AppNotFound(EnvironmentError_, LookupError):
     """The command line named something that holds no topology."""
 
@@ -281,6 +305,12 @@ class StreamFailed(EnvironmentError_):
 
 
 # --- we must act --------------------------------------------------------------------------------
+
+
+class SparkGone(StreamFailed):
+    """The JVM has died, or its context was stopped from outside."""
+
+    condition = "SPARK_GONE"
 
 
 class InternalError(PenstockError, RuntimeError):

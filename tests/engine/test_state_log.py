@@ -16,8 +16,8 @@ import penstock as ps
 from penstock.engine import state_log
 from penstock.engine.saving import Containers, OwnBytes, Pickled, way_for
 from penstock.engine.slice_state import Held, StateCache, open_state, save_state
-from penstock.engine.state_log import DELTAS_AT_MOST, Head, empty_head, wants_base
-from penstock.errors import InternalError, StateNotRestorable
+from penstock.engine.state_log import DELTAS_AT_MOST, BrokenLog, Head, empty_head, wants_base
+from penstock.errors import StateDamaged, StateNotRestorable
 from penstock.testing.engine import MemoryShelf
 from penstock.topology import specs
 from penstock.topology.graph import Node
@@ -59,7 +59,7 @@ def test_a_changed_byte_anywhere_in_the_log_is_found(way: str, data: st.DataObje
     value = bytearray(shelf.values[number])
     value[data.draw(st.integers(0, len(value) - 1))] ^= data.draw(st.integers(1, 255))
     shelf.values[number] = bytes(value)
-    with pytest.raises(InternalError):
+    with pytest.raises(StateDamaged):
         view(WAYS[way][0](), shelf)
 
 
@@ -72,7 +72,7 @@ def test_a_missing_or_cut_value_is_found(way: str) -> None:
                 del shelf.values[number]
             else:
                 shelf.values[number] = rest
-            with pytest.raises(InternalError):
+            with pytest.raises(StateDamaged):
                 view(WAYS[way][0](), shelf)
 
 
@@ -81,14 +81,14 @@ def test_a_delta_of_another_history_is_found() -> None:
     for amount in (1, 2, 3):
         epoch(Table(), other, [(7, amount, False)])
     shelf.values[2] = other.values[2]
-    with pytest.raises(InternalError):
+    with pytest.raises(StateDamaged):
         view(Table(), shelf)
 
 
 def test_deltas_in_another_order_are_found() -> None:
     shelf = written(Chunks(), epochs=4)
     shelf.values[1], shelf.values[2] = shelf.values[2], shelf.values[1]
-    with pytest.raises(InternalError):
+    with pytest.raises(StateDamaged):
         view(Chunks(), shelf)
 
 
@@ -97,13 +97,45 @@ def test_a_head_of_another_format_is_refused() -> None:
     packed = shelf.head()
     assert packed is not None
     shelf.put_head(b"\x63" + packed[1:])
-    with pytest.raises(InternalError):
+    with pytest.raises(StateDamaged):
         view(Plain(), shelf)
 
 
 def test_a_head_comes_back_as_it_was() -> None:
     head = Head(2**64 - 1, 3, -4, 2, 5, 6, 7, 8, 9, 10)
     assert Head.unpack(head.pack()) == head
+
+
+def test_every_changed_bit_and_every_cut_of_a_head_is_found() -> None:
+    packed = written(Plain()).head()
+    assert packed is not None
+    flipped = [
+        bytes([*packed[:i], packed[i] ^ (1 << bit), *packed[i + 1 :]])
+        for i in range(len(packed))
+        for bit in range(8)
+    ]
+    for damaged in (*flipped, *(packed[:n] for n in range(len(packed)))):
+        with pytest.raises(BrokenLog):
+            Head.unpack(damaged)
+
+
+def test_a_state_whose_head_is_damaged_is_not_taken_for_an_empty_one() -> None:
+    shelf = written(Plain())
+    packed = shelf.head()
+    assert packed is not None
+    shelf.put_head(packed[:9] + bytes([packed[9] ^ 1]) + packed[10:])  # the version in which it was born
+    with pytest.raises(StateDamaged) as caught:
+        view(Plain(), shelf)
+    assert {k: caught.value.parameters[k] for k in ("node", "slice")} == {"node": "accounts", "slice": 0}
+
+
+def test_a_head_of_the_format_before_is_read() -> None:
+    shelf = written(Plain())
+    packed = shelf.head()
+    assert packed is not None
+    before = view(Plain(), shelf)
+    shelf.put_head(b"\x01" + packed[1:-8])
+    assert view(Plain(), shelf) == before
 
 
 class CountingShelf(MemoryShelf):

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.engine.saving import WAYS, Way, size_of, way_for
 from penstock.engine.state_log import BrokenLog, Head, Shelf, empty_head
-from penstock.errors import InternalError, PenstockError, StateNotRestorable
+from penstock.errors import PenstockError, StateDamaged, StateNotRestorable
 from penstock.operators.operator import Operator
 from penstock.topology.graph import Node
 
@@ -56,7 +56,10 @@ def open_state(node: Node, slice_: int, born: int, shelf: Shelf, held: Held | No
     """The state of a slice as its log says, from memory where that is still the same."""
     operator: Operator = node.spec.operator  # type: ignore[attr-defined]
     packed = shelf.head()
-    head = Head.unpack(packed) if packed is not None else None
+    try:
+        head = Head.unpack(packed) if packed is not None else None
+    except BrokenLog as error:
+        raise StateDamaged(node=node.name, slice=slice_, what=error) from error
     if head is None or head.born != born:
         return _fresh(node, operator, born, head)
     if held is not None and held.logic == node.logic and held.head.born == born:
@@ -104,7 +107,7 @@ def _restored(node: Node, slice_: int, operator: Operator, shelf: Shelf, head: H
     except PenstockError:
         raise
     except BrokenLog as error:
-        raise InternalError(what=f"the state log of node '{node.name}', slice {slice_}: {error}") from error
+        raise StateDamaged(node=node.name, slice=slice_, what=error) from error
     except Exception as error:
         raise StateNotRestorable(
             node=node.name, site=str(node.site), slice=slice_, reason=f"{type(error).__name__}: {error}"

@@ -15,8 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from penstock.errors import InternalError
-
 CHUNK_BYTES = 16 << 20
 """Values larger than this are cut, so that no single value strains the store."""
 DELTAS_AT_MOST = 200
@@ -24,7 +22,10 @@ DELTAS_AT_MOST = 200
 GENESIS = 0
 _STAMP = struct.Struct("<Q")
 _HEAD = struct.Struct("<BQqiBqqqqqq")
-_FORMAT = 1
+_SEAL_BYTES = 8
+_FORMAT = 2
+_UNSEALED = 1
+"""The format before: a head without a seal."""
 
 
 class BrokenLog(LookupError):
@@ -62,7 +63,7 @@ class Head:
     """Number of the next value to write."""
 
     def pack(self) -> bytes:
-        return _HEAD.pack(
+        packed = _HEAD.pack(
             _FORMAT,
             self.stamp,
             self.born,
@@ -75,17 +76,24 @@ class Head:
             self.delta_bytes,
             self.following,
         )
+        return packed + _seal(packed)
 
     @classmethod
     def unpack(cls, packed: bytes) -> Head:
-        format_, *values = _HEAD.unpack(packed)
-        if format_ != _FORMAT:
-            raise InternalError(what=f"a state log of format {format_}; this Penstock reads {_FORMAT}")
-        return cls(*values)
+        """Raises BrokenLog for a head that is damaged: another ``born`` alone would mean an empty state."""
+        values, seal = packed[: _HEAD.size], packed[_HEAD.size :]
+        expected = {_UNSEALED: b"", _FORMAT: _seal(values)}.get(packed[0] if packed else 0)
+        if len(values) < _HEAD.size or seal != expected:
+            raise BrokenLog(f"the head is damaged, or of a format that this Penstock does not read ({_FORMAT})")
+        return cls(*_HEAD.unpack(values)[1:])
 
     @property
     def first_delta(self) -> int:
         return self.base + self.base_values
+
+
+def _seal(packed: bytes) -> bytes:
+    return hashlib.blake2b(packed, digest_size=_SEAL_BYTES).digest()
 
 
 def empty_head(born: int, layout: int, way: int) -> Head:
@@ -187,5 +195,5 @@ def _check_end(stamp: int, head: Head) -> None:
 def _require(shelf: Shelf, number: int) -> bytes:
     value = shelf.get(number)
     if value is None:
-        raise InternalError(what=f"value {number} of a state log is missing")
+        raise BrokenLog(f"value {number} is missing")
     return value
