@@ -228,7 +228,7 @@ def topology(chain: list[Step], a: Rows, b: Rows) -> ps.Topology:
 def step_and_repeat(run: ReferenceRun, cut: Epoch | None, *, fails: bool) -> bool:
     """An epoch; if it fails, its attempt leaves nothing but caches that are ahead, and it is run again."""
     if fails:
-        names = ("_shelves", "_offsets", "_punctuation", "epoch", "outputs")
+        names = ("_shelves", "_offsets", "_punctuations", "epoch", "outputs")
         before = {name: copy.deepcopy(getattr(run, name)) for name in names}
         run.step(cut)
         vars(run).update(before)

@@ -18,6 +18,9 @@ class NodeProgress:
     busy_ms: float = 0.0
     state_bytes: int = 0
     """Size of the state held by the slices of this node when they last ran."""
+    late: int = 0
+    """Events behind the punctuation: of a source those that broke its promise, of an operator those that
+    it put on its output ``late``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,11 @@ class Progress:
     finished: bool = False
     """Whether every source had ended with this epoch."""
     nodes: tuple[NodeProgress, ...] = field(default=())
+
+    @property
+    def late(self) -> int:
+        """Events in this epoch that broke the promise of their source."""
+        return sum(node.late for node in self.nodes if node.kind == "source")
 
     @property
     def events_per_s(self) -> float:

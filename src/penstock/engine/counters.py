@@ -11,7 +11,7 @@ Tally = dict[str, int]
 
 
 def _tally() -> Tally:
-    return {"rows_in": 0, "rows_out": 0, "busy_us": 0, "state_bytes": 0}
+    return {"rows_in": 0, "rows_out": 0, "busy_us": 0, "state_bytes": 0, "late": 0}
 
 
 @dataclass(slots=True)
@@ -32,6 +32,9 @@ class Counters:
 
     def holds(self, node: str, state_bytes: int) -> None:
         self.nodes[node]["state_bytes"] += state_bytes
+
+    def was_late(self, node: str, events: int) -> None:
+        self.nodes[node]["late"] += events
 
     def saw(self, source: str, time_us: int) -> None:
         self.observed[source] = max(time_us, self.observed.get(source, time_us))

@@ -99,6 +99,8 @@ class SliceRun:
     def _behind(self, made: list[tuple[str, pl.DataFrame]]) -> list[Departure]:
         flow = Flow(self.program, self.boundary, self.counters)
         for output, rows in _joined(made):
+            if late := self._operator.late_events(output, rows):
+                self.counters.was_late(self.node.name, late)
             flow.push(self.node.name, output, rows)
         return flow.take()
 

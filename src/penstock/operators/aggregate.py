@@ -63,6 +63,10 @@ class TimeAggregate(Operator):
             emit(self.combine.finish(rows if positions is None else rows[positions], starts))
         state.drop_before(closed + window.every_us)
 
+    def late_events(self, output: str, rows: pl.DataFrame) -> int:
+        is_counted = output == LATE and self.late == "counted"
+        return int(rows[EVENTS].sum()) if is_counted else super().late_events(output, rows)
+
     def _in_time(self, batch: pl.DataFrame, state: TimedRows, emit: Emit) -> pl.DataFrame:
         """With ``late="kept"``, late events leave as they came."""
         if self.late != "kept":

@@ -60,6 +60,10 @@ class Operator(ABC):
     def on_punctuation(self, time: dt.datetime, state: Any, emit: Emit) -> Any:  # noqa: B027 - may be left out
         """No event earlier than ``time`` will come. ``datetime.max``: the input has ended."""
 
+    def late_events(self, output: str, rows: pl.DataFrame) -> int:
+        """How many late events rows on an output stand for: all of them if its name begins with ``late``."""
+        return rows.height if output.startswith("late") else 0
+
     def export_state(self, state: Any) -> bytes | dict[str, bytes | None]:
         """The whole state as bytes, or the chunks that changed (None: chunk is gone)."""
         raise NotImplementedError

@@ -54,6 +54,18 @@ class Program:
             if isinstance(n.spec, specs.ProcessSpec) and overrides(n.spec.operator, "on_punctuation")
         )
 
+    @cached_property
+    def _sources_of(self) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for node in self.graph.sorted():
+            own = [node.name] if node.name in self.sources else []
+            found[node.name] = frozenset(own).union(*(found[edge.upstream] for edge in node.inputs))
+        return found
+
+    def sources_of(self, node: str) -> frozenset[str]:
+        """The sources that lead to a node."""
+        return self._sources_of[node]
+
     def input_schema(self, edge: Edge) -> Schema:
         return self.schemas[edge.upstream, edge.output]
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
@@ -24,7 +23,7 @@ from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
-from penstock.engine.punctuation import Punctuations, Standing
+from penstock.engine.punctuation import Punctuations, Standing, look_at_times
 from penstock.frames.frame import DDL
 from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
@@ -65,13 +64,20 @@ class IntakePartition(InputPartition):
     """What one task reads: splits of sources; the first task also keeps the clock."""
 
     def __init__(
-        self, number: int, version: int, splits: list[tuple[str, dict[str, Any]]], clock: Any
+        self,
+        number: int,
+        version: int,
+        splits: list[tuple[str, dict[str, Any]]],
+        clock: Any,
+        promises: Mapping[str, int],
     ) -> None:
         super().__init__(number)
         self.number = number
         self.version = version
         self.splits = splits
         self.clock = clock
+        self.promises = promises
+        """What the sources had promised before this epoch."""
 
 
 class IntakeReader(DataSourceStreamReader):
@@ -102,15 +108,13 @@ class IntakeReader(DataSourceStreamReader):
                 begin = ends.get(name) or planner.initial()
                 ends[name] = planner.latest(begin, Limit(spec.rows_per_epoch, spec.bytes_per_epoch))
                 small = small and _is_small(planner, begin, ends[name])
-            punctuations = self._punctuations(program, start, ends)
-            end = {
-                "version": version,
-                "sources": ends,
-                "punctuation": punctuations.to_json(),
-                "tasks": start["tasks"],
-            }
+            before = Punctuations.from_json(start["punctuation"])
+            after = self._punctuations(program, before, start["sources"], ends)
+            if (version, ends) == (start["version"], start["sources"]) and not after.moved_since(before):
+                return start
             # How an epoch is split is part of its offset: run again on other cores, it is split the same.
-            return end if end == start else {**end, "tasks": 1 if small else self._tasks}
+            tasks = 1 if small else self._tasks
+            return {"version": version, "sources": ends, "punctuation": after.to_json(), "tasks": tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[IntakePartition]:
         with failures_recorded(self._directory):
@@ -123,9 +127,10 @@ class IntakeReader(DataSourceStreamReader):
                 for i, split in enumerate(planner.splits(begin, end["sources"][name], tasks)):
                     bins[i % tasks].append((name, asdict(split)))
             clock = self._clock(program, start, end)
+            promises = Punctuations.from_json(start["punctuation"]).sources
             filled = [splits for splits in bins if splits] or [[]]
             return [
-                IntakePartition(i, end["version"], splits, clock if i == 0 else None)
+                IntakePartition(i, end["version"], splits, clock if i == 0 else None, promises)
                 for i, splits in enumerate(filled)
             ]
 
@@ -147,14 +152,16 @@ class IntakeReader(DataSourceStreamReader):
             self._planners[key] = program.sources[name].source.planner(folder)
         return self._planners[key]
 
-    def _punctuations(self, program: Program, start: dict[str, Any], ends: dict[str, Any]) -> Punctuations:
+    def _punctuations(
+        self, program: Program, before: Punctuations, starts: dict[str, Any], ends: dict[str, Any]
+    ) -> Punctuations:
         observed = self._directory.read_observed()
         standings = {}
         for name in program.sources:
             planner = self._planner(program, name)
-            begin = start["sources"].get(name) or planner.initial()
+            begin = starts.get(name) or planner.initial()
             standings[name] = Standing.of(planner, begin, ends[name], observed.get(name))
-        return Punctuations.from_json(start["punctuation"]).after(program, standings, time.time_ns())
+        return before.after(program, standings, time.time_ns())
 
     def _clock(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
         backlogs = [self._planner(program, name).backlog(end["sources"][name]) for name in program.sources]
@@ -190,7 +197,7 @@ class IntakeTask:
         yield to_batch([*last, *letters_frame(self._boundary, self._stamper, self._partition.number)])
 
     def _tick(self) -> pa.RecordBatch:
-        """The clock's frames: one for the sink, and the punctuation of every node whose time has moved on, for all its slices."""
+        """The clock's frames: one for the sink, and for each slice how far time has come at its node."""
         clock = self._partition.clock
         frames = [self._stamper.control(CLOCK, 0, "tick", json.dumps(clock).encode())]
         for name, reached in clock["punctuations"].items():
@@ -203,10 +210,9 @@ class IntakeTask:
         outbox = Outbox(name, self._partition.number % 120, self._boundary)
         for batch in source.read(split, self._rejecter(name)):
             flow = Flow(self._program, self._boundary, self._counters)
-            if source.time is not None and batch.rows.height:
-                latest = batch.rows[source.time].max()
-                if latest is not None:
-                    self._counters.saw(name, pl.Series([latest]).cast(pl.Datetime("us")).cast(pl.Int64)[0])
+            if source.time is not None:
+                promised = self._partition.promises.get(name)
+                look_at_times(self._counters, name, batch.rows[source.time], promised)
             flow.push(name, OUT, batch.rows)
             if frames := self._stamper.frames(outbox.add(flow.take(), batch.position)):
                 yield to_batch(frames)

@@ -174,6 +174,7 @@ def _progress(
             tally["rows_out"],
             tally["busy_us"] / 1000,
             tally["state_bytes"],
+            tally["late"],
         )
         for node in program.graph
         if node.name in counters.nodes and (tally := counters.nodes[node.name])

@@ -18,11 +18,12 @@ from typing import Any
 
 import polars as pl
 
-from penstock.connect.source import END_OF_TIME, BadRecord, Limit, Offset, SourcePlanner
+from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox, Parcel
+from penstock.engine.punctuation import Punctuations, Standing, look_at_times
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import Held
 from penstock.errors import BadArgument
@@ -80,6 +81,8 @@ class ReferenceRun:
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     epoch: int = 0
     version: int = 1
+    now_ns: int = 0
+    """The clock on the wall, which stands still unless the test moves it: sources become idle by it."""
 
     def __post_init__(self) -> None:
         self.program: Program = plan(self.topology)
@@ -88,7 +91,7 @@ class ReferenceRun:
         self._held: dict[tuple[str, int], Held] = {}
         self._offsets: dict[str, Offset] = {}
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
-        self._punctuation: int | None = None
+        self._punctuations = Punctuations()
         self._random = random.Random(self.seed)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-reference-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -105,12 +108,13 @@ class ReferenceRun:
         """Run one epoch. False if there was nothing to run."""
         cut = cut or Epoch()
         ranges = {name: self._range(name, cut) for name in self.program.sources}
-        punctuation = self._next_punctuation(ranges)
-        if all(start == end for start, end in ranges.values()) and punctuation == self._punctuation:
+        punctuations = self._next_punctuations(ranges)
+        moved = punctuations.moved_since(self._punctuations)
+        if all(start == end for start, end in ranges.values()) and not moved:
             return False
-        self._run_epoch(ranges, cut, punctuation if punctuation != self._punctuation else None)
+        self._run_epoch(ranges, cut, moved)
         self._offsets.update({name: end for name, (_, end) in ranges.items()})
-        self._punctuation = punctuation
+        self._punctuations = punctuations
         self.epoch += 1
         return True
 
@@ -147,19 +151,15 @@ class ReferenceRun:
         spec = self.program.sources[name]
         return start, planner.latest(start, Limit(cut.rows or spec.rows_per_epoch, spec.bytes_per_epoch))
 
-    def _next_punctuation(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> int | None:
-        times = []
-        for name, (_, end) in ranges.items():
-            planner = self._planner(name)
-            observed = self.counters.observed.get(name)
-            times.append(END_OF_TIME if planner.finished(end) else planner.punctuation(end, observed))
-        known = [t for t in times if t is not None]
-        if len(known) < len(times):
-            return self._punctuation
-        return max(min(known), self._punctuation if self._punctuation is not None else min(known))
+    def _next_punctuations(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> Punctuations:
+        standings = {
+            name: Standing.of(self._planner(name), start, end, self.counters.observed.get(name))
+            for name, (start, end) in ranges.items()
+        }
+        return self._punctuations.after(self.program, standings, self.now_ns)
 
     def _run_epoch(
-        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuation: int | None
+        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuations: Mapping[str, int]
     ) -> None:
         boundary = Boundary(self.epoch, None)
         parcels: list[Parcel] = []
@@ -167,7 +167,7 @@ class ReferenceRun:
             parcels += self._read(name, start, end, cut, boundary)
         for level in range(self.program.hops + 1):
             if level:
-                parcels = self._hop(level, parcels, punctuation, boundary)
+                parcels = self._hop(level, parcels, punctuations, boundary)
             for node in self.program.natives:
                 if self.program.depth[node.name] == level:
                     parcels = self._native(node, parcels, boundary)
@@ -184,15 +184,17 @@ class ReferenceRun:
             outbox = Outbox(name, number % 120, boundary)
             for batch in source.read(split, _rejecter(name, boundary)):
                 flow = Flow(self.program, boundary, self.counters)
-                if source.time is not None and batch.rows[source.time].count():
-                    self.counters.saw(name, batch.rows[source.time].cast(pl.Int64).max())
+                if source.time is not None:
+                    look_at_times(
+                        self.counters, name, batch.rows[source.time], self._punctuations.sources.get(name)
+                    )
                 flow.push(name, OUT, batch.rows)
                 parcels += outbox.add(flow.take(), batch.position)
             parcels += outbox.flush()
         return parcels
 
     def _hop(
-        self, level: int, parcels: list[Parcel], punctuation: int | None, boundary: Boundary
+        self, level: int, parcels: list[Parcel], punctuations: Mapping[str, int], boundary: Boundary
     ) -> list[Parcel]:
         here = {n.name: n for n in self.program.hosted.values() if self.program.depth[n.name] == level}
         going_on = [p for p in parcels if p.node not in here]
@@ -200,13 +202,11 @@ class ReferenceRun:
         for parcel in parcels:
             if parcel.node in here:
                 groups.setdefault((parcel.node, parcel.slice), []).append(parcel)
-        if punctuation is not None:
-            for node in self.program.punctuated:
-                if node.name in here:
-                    for slice_ in range(node.parallelism):
-                        groups.setdefault((node.name, slice_), [])
+        for name in [name for name in here if name in punctuations]:
+            for slice_ in range(here[name].parallelism):
+                groups.setdefault((name, slice_), [])
         for (name, slice_), group in self._in_some_order(groups.items()):
-            going_on += self._run_slice(here[name], slice_, group, punctuation, boundary)
+            going_on += self._run_slice(here[name], slice_, group, punctuations.get(name), boundary)
         return going_on
 
     def _run_slice(
@@ -214,9 +214,8 @@ class ReferenceRun:
     ) -> Iterable[Parcel]:
         key = (node.name, slice_)
         arrivals = [Arrival(p.input, p.source, p.sequence, p.payload) for p in self._in_some_order(group)]
-        told = punctuation if node in self.program.punctuated else None
         departures, held = SliceRun(self.program, node, slice_, boundary, self.counters).run(
-            arrivals, told, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)
+            arrivals, punctuation, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)
         )
         if held is not None and self.keep_decoded:
             self._held[key] = held

@@ -24,6 +24,8 @@ class SourceSpec(Spec):
     source: Any
     rows_per_epoch: int | None = None
     bytes_per_epoch: int | None = None
+    idle_us: int | None = None
+    """Time without anything new after which the source is not waited for."""
 
     def describe(self) -> str:
         return f"source {_told(self.source)}"

@@ -42,14 +42,27 @@ class Topology:
         return self.graph.name
 
     def source(
-        self, name: str, source: Any, *, rows_per_epoch: int | None = None, bytes_per_epoch: int | None = None
+        self,
+        name: str,
+        source: Any,
+        *,
+        rows_per_epoch: int | None = None,
+        bytes_per_epoch: int | None = None,
+        idle: str | timedelta | None = "1m",
     ) -> Stream:
-        """Read events; the limits say how much one epoch takes at most."""
+        """Read events; the limits say how much one epoch takes at most.
+
+        A source that had nothing new for the time ``idle`` is not waited for until it has: windows close by
+        the other sources. None: it is always waited for.
+        """
+        from penstock.connect.durations import microseconds
+
+        where = f"source '{name}' ({here()})"
         for what, limit in (("rows_per_epoch", rows_per_epoch), ("bytes_per_epoch", bytes_per_epoch)):
             if limit is not None and limit < 1:
-                where = f"source '{name}' ({here()})"
                 raise BadArgument(where=where, what=what, got=limit, allowed="1 or more")
-        return self.apply(name, specs.SourceSpec(source, rows_per_epoch, bytes_per_epoch))
+        idle_us = None if idle is None else microseconds(idle, where=where, what="idle")
+        return self.apply(name, specs.SourceSpec(source, rows_per_epoch, bytes_per_epoch, idle_us))
 
     def union(self, name: str, *streams: Stream) -> Stream:
         """One stream of the rows of several that have the same columns."""

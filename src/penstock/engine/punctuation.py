@@ -1,0 +1,103 @@
+"""How far time has come: what each source promises, and what follows from it for each node.
+
+Everything here is part of an epoch's offset, which Spark writes to its log before the epoch runs: an epoch
+that is run again has the same punctuations, whatever the clock on the wall says by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import polars as pl
+
+from penstock.connect.source import END_OF_TIME, Offset, SourcePlanner
+from penstock.engine.counters import Counters
+from penstock.plan.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a source stands at the end of an epoch."""
+
+    promise: int | None
+    """The time in µs that nothing behind this place lies before; None: it makes no promise."""
+    has_moved: bool
+    """Whether the epoch reads anything from it."""
+
+    @classmethod
+    def of(cls, planner: SourcePlanner, start: Offset, end: Offset, observed: int | None) -> Standing:
+        """``observed`` is the greatest event time that committed epochs have read."""
+        promise = END_OF_TIME if planner.finished(end) else planner.punctuation(end, observed)
+        return cls(promise, start != end)
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuations:
+    """Times in µs, none of which ever goes back."""
+
+    sources: Mapping[str, int] = field(default_factory=dict)
+    """What each source has promised."""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    """What no source that leads to the node will go behind."""
+    quiet_since: Mapping[str, int] = field(default_factory=dict)
+    """When each source last gave something, in ns on the wall."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any] | None) -> Punctuations:
+        return cls(**values) if values else cls()
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def moved_since(self, before: Punctuations) -> dict[str, int]:
+        """The nodes whose time has moved on, and how far it has come."""
+        return {node: time for node, time in self.nodes.items() if before.nodes.get(node) != time}
+
+    def after(self, program: Program, standings: Mapping[str, Standing], now_ns: int) -> Punctuations:
+        """The punctuations of an epoch that ends where the sources stand now."""
+        quiet_since = {
+            name: now_ns if at.has_moved else self.quiet_since.get(name, now_ns)
+            for name, at in standings.items()
+        }
+        promised = {name: at.promise for name, at in standings.items() if at.promise is not None}
+        sources = {name: max(time, self.sources.get(name, time)) for name, time in promised.items()}
+        awaited = {name for name in standings if not _is_idle(program, name, now_ns - quiet_since[name])}
+        nodes = {}
+        for node in program.punctuated:
+            reached = _reached(program.sources_of(node.name), sources, awaited)
+            known = [time for time in (reached, self.nodes.get(node.name)) if time is not None]
+            if known:
+                nodes[node.name] = max(known)
+        return Punctuations(sources, nodes, quiet_since)
+
+
+def look_at_times(counters: Counters, source: str, times: pl.Series, promised: int | None) -> None:
+    """Note the latest event time of a batch, and how many of its events break what the source promised."""
+    numbers = times.cast(pl.Datetime("us")).to_physical()
+    earliest, latest = numbers.min(), numbers.max()
+    if latest is None:
+        return
+    counters.saw(source, int(latest))  # type: ignore[arg-type]
+    if promised is not None and int(earliest) < promised:  # type: ignore[arg-type]
+        counters.was_late(source, int((numbers < promised).sum()))
+
+
+def _is_idle(program: Program, source: str, quiet_ns: int) -> bool:
+    idle_us = program.sources[source].idle_us
+    return idle_us is not None and quiet_ns >= idle_us * 1000
+
+
+def _reached(names: frozenset[str], promised: Mapping[str, int], awaited: set[str]) -> int | None:
+    """The time that none of these sources will go behind; None if one of them may go anywhere.
+
+    An idle source holds nobody up: what it gives later may be late. If all are idle, the farthest counts.
+    """
+    unfinished = {name for name in names if promised.get(name) != END_OF_TIME}
+    if not unfinished:
+        return END_OF_TIME
+    waiting = unfinished & awaited
+    if not waiting:
+        return max((promised[name] for name in unfinished if name in promised), default=None)
+    return min(promised[name] for name in waiting) if waiting <= promised.keys() else None
