@@ -232,7 +232,10 @@ class RunDirectoryInUse(EnvironmentError_):
     """Two processes want to run the same topology in the same place."""
 
     condition = "RUN_DIRECTORY_IN_USE"
-    template = "{directory} is in use by process {pid}; stop that run, or choose another place with --dir"
+    template = (
+        "{directory} is in use by process {pid}; stop that run, choose another place with --dir, "
+        "or take over with --take-over if it hangs"
+    )
 
 
 class Fenced(EnvironmentError_):

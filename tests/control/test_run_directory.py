@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -16,7 +17,13 @@ import penstock as ps
 from penstock.control import run_directory
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory, read_progress
-from penstock.errors import InternalError, OperatorFailed, RunDirectoryInUse, RunDirectoryMismatch
+from penstock.errors import (
+    InternalError,
+    OperatorFailed,
+    RunDirectoryBroken,
+    RunDirectoryInUse,
+    RunDirectoryMismatch,
+)
 from penstock.plan import plan
 
 
@@ -45,11 +52,55 @@ def test_a_directory_of_another_topology_is_refused(directory: RunDirectory) -> 
     assert caught.value.parameters["directory"] == directory.path
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 99, "topology": "shop", "run_id": "x"}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 2, "topology": "shop", "run_id": "x"}'])
 def test_a_card_that_cannot_be_read_is_refused(directory: RunDirectory, text: str) -> None:
     (directory.path / "run.json").write_text(text)
-    with pytest.raises(RunDirectoryMismatch):
+    with pytest.raises(RunDirectoryBroken) as caught:
         directory.open("shop")
+    assert caught.value.parameters["path"] == directory.path / "run.json"
+
+
+def test_a_directory_of_the_format_before_is_sealed_and_goes_on(directory: RunDirectory) -> None:
+    card = '{"format": 1, "topology": "shop", "run_id": "x"}'
+    (directory.path / "run.json").write_text(card)
+    (directory.path / "current").write_text("3")
+    (directory.path / "fabric.json").write_text('{"hops": 2, "partitions": 5}')
+    directory.observed.write_text('{"a": 7}')
+    for _ in range(2):
+        assert directory.open("shop") == "x"
+        assert directory.current() == 3
+        assert directory.fabric() == {"hops": 2, "partitions": 5}
+        assert directory.read_observed() == {"a": 7}
+
+
+@pytest.mark.parametrize("name", ["run.json", "current", "fabric.json", "observed.json"])
+def test_every_flipped_bit_and_every_cut_of_a_small_file_is_found(directory: RunDirectory, name: str) -> None:
+    directory.make_current(12)
+    directory.write_fabric(hops=1, partitions=2)
+    directory.write_observed({"a": 7})
+    (directory.checkpoint / "offsets").mkdir(parents=True)
+    (directory.checkpoint / "offsets" / "0").touch()
+    path = directory.path / name
+    before = path.read_bytes()
+    values = json.loads(before)
+    flips = [(i, bit) for i in range(len(before)) for bit in range(8)]
+    damaged = [bytes([*before[:i], before[i] ^ (1 << bit), *before[i + 1 :]]) for i, bit in flips]
+    for content in (*damaged, *(before[:n] for n in range(len(before)))):
+        path.write_bytes(content)
+        with contextlib.suppress(ValueError):
+            if json.loads(content) == values:  # a flip within the white space
+                continue
+        with pytest.raises(RunDirectoryBroken) as caught:
+            directory.open("shop"), directory.current(), directory.fabric(), directory.read_observed()
+        assert caught.value.parameters["path"] == path
+
+
+def test_a_missing_file_of_a_run_that_has_begun_is_named(directory: RunDirectory) -> None:
+    (directory.checkpoint / "offsets").mkdir(parents=True)
+    (directory.checkpoint / "offsets" / "0").touch()
+    with pytest.raises(RunDirectoryBroken) as caught:
+        directory.current()
+    assert caught.value.parameters["path"] == directory.path / "current"
 
 
 def test_a_checkpoint_without_a_card_is_not_taken_over(tmp_path: Path) -> None:
@@ -114,15 +165,15 @@ def test_a_damaged_version_is_found(directory: RunDirectory, damage: Any) -> Non
     directory.load(1)
     path = directory.path / "versions" / "000001.program"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(RunDirectoryMismatch) as caught:
+    with pytest.raises(RunDirectoryBroken) as caught:
         directory.load(1)
     assert "digest" in caught.value.parameters["what"]
 
 
 def test_a_version_that_is_not_there_is_told(directory: RunDirectory) -> None:
-    with pytest.raises(RunDirectoryMismatch) as caught:
+    with pytest.raises(RunDirectoryBroken) as caught:
         directory.load(7)
-    assert "version 7" in caught.value.parameters["what"]
+    assert caught.value.parameters["path"].name == "000007.program"
 
 
 def test_a_directory_that_was_made_anew_in_the_same_place_is_not_the_old_one(directory: RunDirectory) -> None:
@@ -212,7 +263,7 @@ def test_a_long_log_lets_its_older_half_go(directory: RunDirectory, monkeypatch:
 
 def test_times_seen_are_empty_at_first(directory: RunDirectory) -> None:
     assert directory.read_observed() == {}
-    directory.observed.write_text('{"a": 5}')
+    directory.write_observed({"a": 5})
     assert directory.read_observed() == {"a": 5}
 
 

@@ -98,6 +98,9 @@ def run(
     allow_state_loss: Annotated[
         bool, typer.Option("--allow-state-loss", help="Start although changed nodes lose their state.")
     ] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Start although another runner holds the directory.")
+    ] = False,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; repeat it.")
     ] = None,
@@ -120,6 +123,7 @@ def run(
         until=until,
         memory=memory,
         allow_state_loss=allow_state_loss,
+        take_over=take_over,
         spark=settings,
     )
 
@@ -150,6 +154,28 @@ def describe(
         typer.echo(topology.to_json())
     else:
         typer.echo(topology.mermaid() if mermaid else topology.describe())
+
+
+@app.command()
+def incidents(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's directory.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object per line.")] = False,
+) -> None:
+    """Say what went wrong in a run, and what was done about it."""
+    from penstock.cli.incidents import show
+    from penstock.control.incidents import read_incidents
+    from penstock.control.run_directory import RunDirectory
+
+    if not (directory / "run.json").exists():
+        raise typer.BadParameter(
+            f"{directory} is no run directory; runs are in .penstock/NAME unless --dir says"
+        )
+    found = read_incidents(RunDirectory(directory).incidents)
+    if as_json:
+        for incident in found:
+            typer.echo(incident.to_json())
+    else:
+        show(found)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -20,26 +19,33 @@ QUIT = 130  # what a shell reports for a program that Ctrl-C ended
 
 
 def run_topology(topology: Topology, live: LiveTable | None = None, **options: Any) -> None:
-    """Run with the live view until it ends by itself or Ctrl-C ends it; options are those of RunOptions."""
-    from penstock.spark.options import RunOptions
-    from penstock.spark.runner import start
+    """Run with the live view until it ends by itself or Ctrl-C ends it; options are those of RunOptions.
+
+    The driver is a process of its own, which is started again when it dies.
+    """
+    from penstock.control.driving import Request
+    from penstock.control.restarting import RestartPolicy
+    from penstock.control.supervisor import SupervisedRun
+    from penstock.plan.passes import plan
+    from penstock.spark.options import RunOptions, run_directory
 
     console = Console()
     chosen = RunOptions(**options)
     followed = live.follow(topology) if live else None
     console.print(f"penstock: starting '{topology.name}' on {chosen.master}", markup=False, highlight=False)
+    plan(topology)  # what is wrong with it is said before a process is started
+    directory = run_directory(topology.name, chosen)
+    # A run without an end is worth a second driver that waits; a bounded one is not.
+    request = Request(topology, directory, chosen, RestartPolicy(), standby=chosen.until == "stopped")
     try:
-        with start(topology, chosen) as handle:
-            if handle.adopted and handle.adopted.version > 1:
-                console.print(f"the topology has changed; {handle.adopted}", markup=False, highlight=False)
-            seen = watch(handle, topology.name, table=followed, console=console)
-            text = summary(topology.name, seen, handle.directory, results(topology))
+        with SupervisedRun(request) as run:
+            seen = watch(run, topology.name, table=followed, console=console)
+            text = summary(topology.name, seen, run.directory, results(topology))
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     except KeyboardInterrupt:
         console.print("penstock: quit at once; the next run repeats the unfinished epoch", highlight=False)
         sys.stdout.flush()
-        # Not sys.exit: that would wait for Spark. Its JVM ends by itself when this process is gone.
-        os._exit(QUIT)
+        sys.exit(QUIT)
 
 
 def results(topology: Topology) -> list[str]:

@@ -7,11 +7,10 @@ epoch really ran under is in Spark's offset log, and nowhere else.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
-import sys
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,14 +20,16 @@ import cloudpickle
 
 from penstock.connect.sink import write_atomically
 from penstock.control.progress import Progress
-from penstock.control.shipping import dumps
-from penstock.errors import Fenced, PenstockError, RunDirectoryInUse, RunDirectoryMismatch
+from penstock.control.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
+from penstock.control.shipping import dumps, loads
+from penstock.control.upgrading import seal_if_older
+from penstock.control.way_back import way_back
+from penstock.errors import Fenced, PenstockError, RunDirectoryBroken, RunDirectoryInUse, RunDirectoryMismatch
 from penstock.plan.program import Program
 from penstock.topology.codec import to_json
 
-FORMAT = 1
+FORMAT = 2
 PROGRESS_BYTES = 16 << 20
-_DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,8 @@ class RunDirectory:
                     what="has a checkpoint but no run.json",
                     next_step="restore run.json, or choose another place with --dir",
                 )
-            values = {"format": FORMAT, "topology": topology, "run_id": uuid.uuid4().hex}
-            write_atomically(card, json.dumps(values).encode())
-        values = _read_card(card)
+            self.write_card({"topology": topology, "run_id": uuid.uuid4().hex})
+        values = self.read_card()
         if values["topology"] != topology:
             raise RunDirectoryMismatch(
                 directory=self.path,
@@ -100,6 +100,29 @@ class RunDirectory:
                 next_step="choose another place with --dir",
             )
         return str(values["run_id"])
+
+    def read_card(self) -> dict[str, Any]:
+        """Whose run this is. Raises FileNotFoundError if it is nobody's."""
+        seal_if_older(self.path, FORMAT)
+        values = read_sealed(self.path / "run.json", next_step=way_back(self.path))
+        if values.get("format") != FORMAT:
+            raise RunDirectoryMismatch(
+                directory=self.path,
+                what=f"has a run.json of format {values.get('format')}; this Penstock reads {FORMAT}",
+                next_step="go on with the Penstock that made it, or choose another place with --dir",
+            )
+        return values
+
+    def write_card(self, values: Mapping[str, Any]) -> None:
+        write_sealed(self.path / "run.json", {"format": FORMAT, **values})
+
+    def fabric(self) -> dict[str, int] | None:
+        """The number of hops and state partitions; None before the first start."""
+        values = self._read_small(self.path / "fabric.json")
+        return None if values is None else {name: values[name] for name in ("hops", "partitions")}
+
+    def write_fabric(self, *, hops: int, partitions: int) -> None:
+        write_sealed(self.path / "fabric.json", {"hops": hops, "partitions": partitions})
 
     def lock(self, *, take_over: bool = False) -> IO[str]:
         """Keep other runners out for as long as the answer is open.
@@ -150,21 +173,18 @@ class RunDirectory:
 
     def current(self) -> int:
         """The version that the next epoch shall take; 0: none yet."""
-        try:
-            return int((self.path / "current").read_text())
-        except FileNotFoundError:
-            return 0
+        values = self._read_small(self.path / "current")
+        return 0 if values is None else int(values["version"])
 
     def store(self, version: int, program: Program) -> None:
         """Write a version, for good."""
-        body = dumps(program, search_path=[p for p in sys.path if p])
-        digest = hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
-        write_atomically(self._version_file(version), digest + body)
+        body = dumps(program)
+        write_atomically(self._version_file(version), digest(body) + body)
         text = json.dumps(to_json(program.graph), indent=1)
         write_atomically(self.path / "versions" / f"{version:06d}.json", text.encode())
 
     def make_current(self, version: int) -> None:
-        write_atomically(self.path / "current", str(version).encode())
+        write_sealed(self.path / "current", {"version": version})
 
     def load(self, version: int) -> Program:
         """Read a version; it is checked against its digest."""
@@ -172,25 +192,24 @@ class RunDirectory:
         try:
             status = path.stat()
         except FileNotFoundError:
-            raise RunDirectoryMismatch(
-                directory=self.path,
-                what=f"has no version {version}",
-                next_step="restore the file from a copy",
-            ) from None
+            raise RunDirectoryBroken(path=path, what="is missing", next_step=way_back(self.path)) from None
         return _load(str(path), (status.st_ino, status.st_size, status.st_mtime_ns))
 
     def record_failure(self, error: PenstockError) -> None:
         """Leave an error where the runner finds it, past Spark's own wrapping."""
-        write_atomically(self.failures / "last.pickle", cloudpickle.dumps(error))
+        body = cloudpickle.dumps(error)
+        write_atomically(self.failures / "last.pickle", digest(body) + body)
 
     def take_failure(self) -> PenstockError | None:
         """The error that a worker left, once."""
         path = self.failures / "last.pickle"
         try:
-            error = cloudpickle.loads(path.read_bytes())
+            content = path.read_bytes()
         except FileNotFoundError:
             return None
         path.unlink()
+        body = _opened(content)
+        error = None if body is None else cloudpickle.loads(body)
         return error if isinstance(error, PenstockError) else None
 
     def append_progress(self, progress: Progress) -> None:
@@ -218,11 +237,23 @@ class RunDirectory:
 
     def read_observed(self) -> dict[str, int]:
         """The greatest event time of each source in the committed epochs."""
+        step = "delete it: windows close somewhat later then, until it is written again"
         try:
-            values: dict[str, int] = json.loads(self.observed.read_text())
+            return read_sealed(self.observed, next_step=step)
         except FileNotFoundError:
             return {}
-        return values
+
+    def write_observed(self, times: Mapping[str, int]) -> None:
+        write_sealed(self.observed, times)
+
+    def _read_small(self, path: Path) -> dict[str, Any] | None:
+        """A file that every run has after its first start; None before that."""
+        try:
+            return read_sealed(path, next_step=way_back(self.path))
+        except FileNotFoundError:
+            if not any((self.checkpoint / "offsets").glob("[0-9]*")):
+                return None
+        raise RunDirectoryBroken(path=path, what="is missing", next_step=way_back(self.path))
 
     def _version_file(self, version: int) -> Path:
         return self.path / "versions" / f"{version:06d}.program"
@@ -236,35 +267,18 @@ def read_progress(line: bytes) -> Progress | None:
         return None
 
 
-def _read_card(card: Path) -> dict[str, Any]:
-    try:
-        values: dict[str, Any] = json.loads(card.read_text())
-        known = values["format"] == FORMAT and {"topology", "run_id"} <= values.keys()
-    except (ValueError, TypeError, KeyError, AttributeError):
-        known = False
-    if not known:
-        raise RunDirectoryMismatch(
-            directory=card.parent,
-            what=f"has a run.json that this version (format {FORMAT}) cannot read",
-            next_step="restore run.json, or choose another place with --dir",
-        )
-    return values
+def _opened(content: bytes) -> bytes | None:
+    """What follows its digest; None if it is damaged."""
+    body = content[DIGEST_BYTES:]
+    return body if digest(body) == content[:DIGEST_BYTES] else None
 
 
 @lru_cache(maxsize=16)
 def _load(path: str, identity: tuple[int, ...]) -> Program:
     """The program in a file; ``identity`` tells a file from another one in its place."""
-    content = Path(path).read_bytes()
-    digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-    if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != digest:
-        raise RunDirectoryMismatch(
-            directory=path,
-            what="is damaged: its digest does not fit",
-            next_step="restore the file from a copy, or make this version again by changing the topology",
-        )
-    values: dict[str, Any] = cloudpickle.loads(body)
-    for entry in values["search_path"]:
-        if entry not in sys.path and Path(entry).is_dir():
-            sys.path.append(entry)
-    program: Program = cloudpickle.loads(values["program"])
+    body = _opened(Path(path).read_bytes())
+    if body is None:
+        step = way_back(Path(path).parents[1])
+        raise RunDirectoryBroken(path=path, what="is damaged: its digest does not fit", next_step=step)
+    program: Program = loads(body)
     return program

@@ -1,4 +1,4 @@
-"""Pickle a program so that the user's own modules travel with it."""
+"""Pickle a program, or a topology, so that the user's own modules travel with it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 
-from penstock.plan.program import Program
+from penstock.topology.graph import Graph
 
 _INSTALLED = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -20,22 +20,38 @@ _INSTALLED = tuple(
 _PENSTOCK = str(Path(__file__).resolve().parents[1])
 
 
-def dumps(program: Program, *, search_path: list[str]) -> bytes:
-    """The program as bytes, with the folders where further modules of the user may be found."""
-    with _by_value(_user_modules(program)):
-        body = cloudpickle.dumps(program)
-    packed: bytes = cloudpickle.dumps({"search_path": search_path, "program": body})
+class HasGraph(Protocol):
+    """A program or a topology."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+
+def dumps(shipped: HasGraph) -> bytes:
+    """A program as bytes, with the folders where further modules of the user may be found."""
+    with _by_value(_user_modules(shipped.graph)):
+        body = cloudpickle.dumps(shipped)
+    packed: bytes = cloudpickle.dumps({"search_path": [p for p in sys.path if p], "body": body})
     return packed
 
 
-def _user_modules(program: Program) -> set[ModuleType]:
+def loads(packed: bytes) -> Any:
+    """What was shipped, with its folders on the search path."""
+    values: dict[str, Any] = cloudpickle.loads(packed)
+    for entry in values["search_path"]:
+        if entry not in sys.path and Path(entry).is_dir():
+            sys.path.append(entry)
+    return cloudpickle.loads(values["body"])
+
+
+def _user_modules(graph: Graph) -> set[ModuleType]:
     """Modules of functions and operators that are not installed packages.
 
     Workers cannot import a script by its name, and a module that was edited since must not slip
     into a version that was made before.
     """
     found = set()
-    for node in program.graph:
+    for node in graph:
         values = [*vars(node.spec).values(), *(getattr(e.route, "function", None) for e in node.inputs)]
         for value in values:
             found |= set(_modules_of(value))

@@ -15,7 +15,6 @@ from pathlib import Path
 import pyspark
 
 from penstock.spark.java import Java, find_java, writable_folder
-from penstock.topology.stream import Topology
 
 _EXIT_TIMEOUT_S = 120
 _RECORDING_TIMEOUT_S = 300
@@ -63,36 +62,17 @@ def _run_and_record(into: str) -> None:
     from pyspark import SparkContext
 
     from penstock.spark.options import RunOptions
-    from penstock.spark.runner import start
     from penstock.spark.session import jvm_settings
+    from penstock.spark.warm_up import warm_up
 
     with tempfile.TemporaryDirectory(prefix="penstock-classes-") as folder:
         place = Path(folder)
         java_options = f"{jvm_settings(place)} -XX:ArchiveClassesAtExit={into}"
         spark = {"spark.driver.extraJavaOptions": java_options}
-        options = RunOptions(directory=place / "run", until="finished", spark=spark)
-        with start(_topology(place), options) as handle:
-            handle.wait()
+        warm_up(RunOptions(spark=spark))
         jvm = SparkContext._gateway.proc  # type: ignore[union-attr]
         jvm.stdin.close()  # the JVM ends when its parent's pipe does, and writes the record then
         jvm.wait(_EXIT_TIMEOUT_S)
-
-
-def _topology(place: Path) -> Topology:
-    import polars as pl
-
-    from penstock.connect.delta import Delta
-    from penstock.connect.generator import Generator
-
-    def events(first: int, count: int) -> pl.DataFrame:
-        number = pl.int_range(first, first + count, eager=True)
-        return pl.DataFrame({"key": number % 100, "time": number.cast(pl.Datetime("us"))})
-
-    top = Topology("classes")
-    source = Generator(events, schema={"key": int, "time": "timestamp"}, rows=5_000)
-    stream = top.source("events", source, rows_per_epoch=1_000)
-    stream.dedupe("first", "key", within="1ms", parallelism=4).sink("table", Delta(str(place / "out")))
-    return top
 
 
 if __name__ == "__main__":

@@ -57,6 +57,11 @@ class RunOptions:
             )
 
 
+def run_directory(topology: str, options: RunOptions) -> Path:
+    """Where a topology of this name keeps what must outlive its run."""
+    return (options.directory or Path(".penstock") / topology).resolve()
+
+
 def partitions_for(cores: int) -> int:
     """The largest divisor of 120 that is not more than the cores."""
     return max(

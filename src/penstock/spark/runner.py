@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +16,13 @@ from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.progress import Progress
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
-from penstock.errors import StreamFailed
+from penstock.errors import SparkGone, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.spark.intake import FORMAT
 from penstock.spark.lowering import lay_fabric
 from penstock.spark.offset_log import read_offset
-from penstock.spark.options import RunOptions, partitions_for
+from penstock.spark.options import RunOptions, partitions_for, run_directory
 from penstock.spark.session import cores_of, open_session
 from penstock.topology.stream import Topology
 
@@ -39,7 +38,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     """Run a topology; going on where its directory says that it stopped."""
     options = options or RunOptions()
     program = plan(topology)
-    directory = RunDirectory((options.directory or Path(".penstock") / topology.name).resolve())
+    directory = RunDirectory(run_directory(topology.name, options))
     run_id = directory.open(topology.name)
     lock = directory.lock(take_over=options.take_over)
     try:
@@ -175,7 +174,7 @@ class Handle:
             return self._looks_ended()
         except SPARK_IS_GONE as error:
             self._release()
-            raise self._failed(f"Spark is gone ({type(error).__name__})") from error
+            raise self._failed(f"Spark is gone ({type(error).__name__})", SparkGone) from error
 
     def _looks_ended(self) -> bool:
         if not self.query.isActive:
@@ -214,9 +213,9 @@ class Handle:
             raise recorded
         raise self._failed(_first_words(str(error)))
 
-    def _failed(self, reason: str) -> StreamFailed:
+    def _failed(self, reason: str, kind: type[StreamFailed] = StreamFailed) -> StreamFailed:
         last = self.progress()
-        return StreamFailed(topology=self.topology.name, epoch=last.epoch + 1 if last else 0, reason=reason)
+        return kind(topology=self.topology.name, epoch=last.epoch + 1 if last else 0, reason=reason)
 
     def _release(self) -> None:
         self._lock.close()
@@ -266,16 +265,14 @@ def _nothing(program: Program) -> Program:
 
 def _fabric(directory: RunDirectory, program: Program, options: RunOptions) -> dict[str, int]:
     """The shape of the fabric: chosen at the first start, kept by the checkpoint ever after."""
-    path = directory.path / "fabric.json"
     tasks = cores_of(options.master)
-    if path.exists():
-        shape: dict[str, int] = json.loads(path.read_text())
-    else:
+    shape = directory.fabric()
+    if shape is None:
         shape = {
             "hops": max(program.hops, options.hops or 0),
             "partitions": options.partitions or partitions_for(tasks),
         }
-        path.write_text(json.dumps(shape))
+        directory.write_fabric(**shape)
     return {**shape, "tasks": tasks}
 
 

@@ -1,0 +1,66 @@
+"""What a supervisor and its driver process tell each other, through files in a folder of their own."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.connect.sink import write_atomically
+from penstock.control.restarting import RestartPolicy
+from penstock.control.shipping import dumps, loads
+from penstock.errors import PenstockError
+from penstock.topology.stream import Topology
+
+DRIVER = "penstock.spark.driver"
+"""The module that serves a request; named here, so that the control layer need not import Spark."""
+GO = "go"
+"""A file that lets a driver run the topology; a spare one has to wait for it."""
+READY = "ready"
+"""A file by which a spare driver says that Spark is up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to run, and how."""
+
+    topology: Topology
+    directory: Path
+    options: Any
+    """RunOptions of the Spark layer."""
+    policy: RestartPolicy
+    standby: bool = False
+    """Whether to keep a spare driver ready, which takes over within seconds."""
+
+    def write(self, folder: Path) -> None:
+        """Leave the request for a driver."""
+        rest = pickle.dumps((self.directory, self.options, self.policy, self.standby))
+        write_atomically(folder / "topology.pickle", dumps(self.topology))
+        write_atomically(folder / "request.pickle", rest)
+
+    @classmethod
+    def read(cls, folder: Path) -> Request:
+        """The request in a folder."""
+        topology = loads((folder / "topology.pickle").read_bytes())
+        return cls(topology, *pickle.loads((folder / "request.pickle").read_bytes()))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a driver ended: well, or with an error; ``again`` if a new process may do better."""
+
+    error: PenstockError | None = None
+    again: bool = False
+
+    @classmethod
+    def take(cls, folder: Path) -> Answer | None:
+        """The answer in a folder, once; None if the driver died before it could give one."""
+        path = folder / "answer.pickle"
+        try:
+            answer = pickle.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        path.unlink()
+        assert isinstance(answer, cls)
+        return answer

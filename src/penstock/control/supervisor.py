@@ -1,0 +1,149 @@
+"""Keep a run alive: its driver is a process of its own, replaced when it dies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from penstock.control.driver_process import DriverProcess, ended_how
+from penstock.control.driving import Request
+from penstock.control.incidents import Incident, add_incident, read_incidents
+from penstock.control.progress import Progress
+from penstock.control.restarting import decide
+from penstock.control.run_directory import RunDirectory
+from penstock.control.run_reader import RunReader
+from penstock.errors import GaveUp, PenstockError
+
+_POLL_S = 0.05
+SPARE_AFTER_EPOCHS = 3
+"""A spare driver is started when the first one has settled: two at once would start twice as slowly."""
+
+
+class SupervisedRun:
+    """A run whose driver may die and comes back. Watched like a handle."""
+
+    def __init__(self, request: Request, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.request = request
+        self.run_directory = RunDirectory(request.directory)
+        self.driver: DriverProcess | None = None
+        self.spare: DriverProcess | None = None
+        self._clock = clock
+        self._reader = RunReader(self.run_directory)
+        self._told = len(read_incidents(self.run_directory.incidents))
+        self._start_at = clock()
+        self._started_after = -1
+        self._ending = False
+
+    @property
+    def directory(self) -> Path:
+        return self.run_directory.path
+
+    def progress(self) -> Progress | None:
+        """The newest committed epoch."""
+        return self._reader.progress()
+
+    def history(self) -> list[Progress]:
+        """The committed epochs, oldest first."""
+        return self._reader.history()
+
+    def console(self) -> list[str]:
+        """Lines of console sinks and new incidents, since the last call."""
+        incidents = read_incidents(self.run_directory.incidents)
+        fresh, self._told = incidents[self._told :], len(incidents)
+        lines = [f"incident at epoch {i.epoch}: {i.what}\n  → {i.action}" for i in fresh]
+        return [*self._reader.console(), *lines]
+
+    def poll(self, timeout_s: float) -> bool:
+        """Wait a while; True when the run has ended. Raises what ended it for good."""
+        deadline = self._clock() + timeout_s
+        while True:
+            if self._has_ended():
+                return True
+            if self._clock() >= deadline:
+                return False
+            time.sleep(_POLL_S)
+
+    def wait(self) -> None:
+        """Wait for the end of the run. Raises what ended it for good."""
+        while not self.poll(1.0):
+            pass
+
+    def stop(self) -> None:
+        """Ask the driver to end at its next epoch boundary; ``poll`` tells when it has."""
+        self._ending = True
+        if self.driver is not None:
+            self.driver.ask_to_end()
+
+    def close(self) -> None:
+        """End what is left of the run, at once."""
+        for process in (self.driver, self.spare):
+            if process is not None:
+                process.close()
+        self.driver = self.spare = None
+
+    def __enter__(self) -> SupervisedRun:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def _has_ended(self) -> bool:
+        if self.driver is None:
+            if self._ending:
+                return True
+            if self._clock() >= self._start_at:
+                self._start_driver()
+            return False
+        code = self.driver.code()
+        if code is None:
+            self._keep_spare()
+            return False
+        driver, self.driver = self.driver, None
+        answer = driver.answer()
+        driver.close()  # its JVM and workers may still run for a moment
+        if answer is not None and not answer.again:
+            if answer.error is not None:
+                raise answer.error
+            return True
+        self._settle(answer.error if answer else None, code)
+        return False
+
+    def _start_driver(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self._started_after = self._epoch()
+        if self.spare is not None and self.spare.code() is None:
+            self.driver, self.spare = self.spare, None
+            self.driver.go()
+        else:
+            self.driver = DriverProcess(self.request, self._log)
+
+    def _keep_spare(self) -> None:
+        if not self.request.standby or self._ending:
+            return
+        if self.spare is not None and self.spare.code() is not None:
+            self.spare.close()
+            self.spare = None
+        if self.spare is None and self._epoch() >= self._started_after + SPARE_AFTER_EPOCHS:
+            self.spare = DriverProcess(self.request, self._log, spare=True)
+
+    def _settle(self, error: PenstockError | None, code: int) -> None:
+        """Log the driver's end and set the time of the next start; raises if there is none."""
+        what = str(error) if error else f"the driver process {ended_how(code)} (see {self._log.name})"
+        incident = Incident(time.time_ns(), self._epoch() + 1, "death", what, "")
+        decision = decide(self.request.policy, read_incidents(self.run_directory.incidents), incident)
+        add_incident(self.run_directory.incidents, replace(incident, action=decision.action))
+        if decision.wait_s is None:
+            raise GaveUp(
+                topology=self.request.topology.name, why=decision.why, cause=what, directory=self.directory
+            )
+        self._start_at = self._clock() + decision.wait_s
+
+    def _epoch(self) -> int:
+        last = self.progress()
+        return last.epoch if last else -1
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "driver.log"

@@ -1,0 +1,142 @@
+"""`python -m penstock.spark.driver FOLDER`: the process that runs a topology for its supervisor.
+
+It starts the query again in the same JVM after failures that leave the JVM alive, which takes a second or two
+instead of twenty. What it cannot mend itself it leaves to the supervisor, by what it answers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from penstock.connect.sink import write_atomically
+from penstock.control.driving import GO, READY, Answer, Request
+from penstock.control.incidents import Incident, add_incident, read_incidents
+from penstock.control.restarting import decide, kind_of
+from penstock.control.run_directory import RunDirectory
+from penstock.errors import GaveUp, PenstockError, SparkGone
+from penstock.spark.runner import Handle, start
+from penstock.spark.warm_up import warm_up
+
+_LOOK_EVERY_S = 0.2
+_STOPPED_FOR_S = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Driver:
+    """Keeps one topology running in this process."""
+
+    request: Request
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _stopped_since: dict[int, float] = field(default_factory=dict)
+
+    def end(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """The supervisor's wish: end at the next epoch boundary."""
+        self._ending.set()
+
+    def wait_for_turn(self, folder: Path) -> bool:
+        """If it is a spare one: get Spark ready and wait until it is needed; False if it never is."""
+        if not (folder / GO).exists():
+            warm_up(self.request.options)
+            (folder / READY).touch()
+        while not (folder / GO).exists():
+            if self._ending.wait(_LOOK_EVERY_S / 4):
+                return False
+        return True
+
+    def run(self) -> Answer:
+        """Until the run has ended, or cannot be mended here."""
+        options = self.request.options
+        while True:
+            try:
+                with start(self.request.topology, options) as handle:
+                    self._tell_change(handle)
+                    options = replace(options, take_over=False)
+                    self._watch(handle)
+                return Answer()
+            except SparkGone as error:
+                return Answer(error=error, again=True)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and decided about
+                if answer := self._settle(error):
+                    return answer
+
+    def _watch(self, handle: Handle) -> None:
+        while not handle.poll(_LOOK_EVERY_S):
+            if self._ending.is_set():
+                handle.stop()
+                return
+            self._end_stopped_workers()
+
+    def _tell_change(self, handle: Handle) -> None:
+        if handle.adopted and handle.adopted.version > 1:
+            with open(self._directory.console_log, "a") as file:
+                file.write(f"the topology has changed; {handle.adopted}\n")
+
+    def _settle(self, error: Exception) -> Answer | None:
+        """Log the failure and wait before the next attempt; an answer if there is none."""
+        directory = self._directory
+        last = directory.last_progress()
+        incident = Incident(time.time_ns(), last.epoch + 1 if last else 0, kind_of(error), str(error), "")
+        decision = decide(self.request.policy, read_incidents(directory.incidents), incident)
+        if incident.kind != "final":  # the directory may be another runner's
+            add_incident(directory.incidents, replace(incident, action=decision.action))
+        if decision.wait_s is not None:
+            self._ending.wait(decision.wait_s)
+            return Answer() if self._ending.is_set() else None
+        if isinstance(error, PenstockError) and incident.kind in ("final", "code"):
+            return Answer(error=error)
+        topology = self.request.topology.name
+        return Answer(
+            error=GaveUp(topology=topology, why=decision.why, cause=error, directory=directory.path)
+        )
+
+    def _end_stopped_workers(self) -> None:
+        """A Python worker that was stopped (SIGSTOP) would hold the epoch up for ever."""
+        now, stopped = time.monotonic(), {}
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if process.status() == psutil.STATUS_STOPPED:
+                    stopped[process.pid] = self._stopped_since.get(process.pid, now)
+                    if now - stopped[process.pid] > _STOPPED_FOR_S:
+                        process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self._stopped_since = stopped
+
+    @property
+    def _directory(self) -> RunDirectory:
+        return RunDirectory(self.request.directory)
+
+
+def main(folder: Path) -> None:
+    """Serve the request in the folder and leave an answer there."""
+    driver = Driver(Request.read(folder))
+    signal.signal(signal.SIGTERM, driver.end)
+    _end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which tells us
+    answer = driver.run() if driver.wait_for_turn(folder) else Answer()
+    write_atomically(folder / "answer.pickle", pickle.dumps(answer))
+    sys.stdout.flush()
+    os._exit(0)  # not sys.exit: that would wait for a Spark that may be gone
+
+
+def _end_with_parent() -> None:
+    """Have SIGTERM sent should the supervisor be killed (Linux; elsewhere the run goes on alone)."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,85 @@
+"""Whether and when to start again: the decision, and the log that it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.control.incidents import Incident, Kind, add_incident, read_incidents, since_progress
+from penstock.control.restarting import RestartPolicy, decide, kind_of
+from penstock.errors import Fenced, OperatorFailed, SinkUnavailable, StreamFailed
+
+SECOND_NS = 1_000_000_000
+POLICY = RestartPolicy(
+    attempts=4, code_attempts=2, first_wait_s=1.0, longest_wait_s=3.0, patience_s=100.0
+)  # fmt: skip
+
+
+def incident(epoch: int, at_s: float = 0.0, kind: Kind = "death") -> Incident:
+    return Incident(int(at_s * SECOND_NS), epoch, kind, "it died", "")
+
+
+def test_waits_grow_until_it_gives_up_on_an_epoch() -> None:
+    before: list[Incident] = []
+    waits = []
+    for _ in range(4):
+        waits.append(decide(POLICY, before, incident(7)).wait_s)
+        before.append(incident(7))
+    assert waits == [1.0, 2.0, 3.0, None]
+    assert decide(POLICY, before, incident(7)).why == "epoch 7 failed 5 times in a row"
+
+
+def test_a_committed_epoch_begins_the_count_anew() -> None:
+    before = [incident(7), incident(7), incident(7)]
+    assert decide(POLICY, before, incident(8)).wait_s == 1.0
+
+
+def test_the_users_code_gets_fewer_attempts() -> None:
+    assert decide(POLICY, [], incident(7, kind="code")).wait_s == 1.0
+    assert decide(POLICY, [incident(7, kind="code")], incident(7, kind="code")).wait_s is None
+
+
+def test_what_is_away_is_waited_for_with_patience_however_often_it_fails() -> None:
+    before = [incident(7, at_s, "away") for at_s in range(0, 100, 3)]
+    assert decide(POLICY, before, incident(7, 99.0, "away")).wait_s == 3.0
+    assert "longer than is waited for" in decide(POLICY, before, incident(7, 101.0, "away")).why
+
+
+def test_what_cannot_change_is_not_tried_again() -> None:
+    assert decide(POLICY, [], incident(0, kind="final")).wait_s is None
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Fenced(directory="d", newest=2, mine=1), "final"),
+        (SinkUnavailable(sink="s", what="w", where="h", next_step="n"), "away"),
+        (StreamFailed(topology="t", epoch=1, reason="[Errno 28] No space left on device: 'x'"), "away"),
+        (StreamFailed(topology="t", epoch=1, reason="Python worker exited unexpectedly"), "death"),
+        (OSError("anything"), "death"),
+    ],
+)
+def test_errors_are_told_apart(error: Exception, kind: Kind) -> None:
+    assert kind_of(error) == kind
+
+
+def test_the_users_errors_are_code() -> None:
+    error = OperatorFailed.__new__(OperatorFailed)
+    assert kind_of(error) == "code"
+
+
+def test_the_log_survives_a_torn_line(tmp_path: Path) -> None:
+    log = tmp_path / "incidents.jsonl"
+    assert read_incidents(log) == []
+    add_incident(log, incident(1))
+    with open(log, "ab") as file:
+        file.write(b'{"at_ns": 1, "epo\n')
+    add_incident(log, incident(2))
+    assert [found.epoch for found in read_incidents(log)] == [1, 2]
+
+
+def test_only_the_newest_row_of_one_epoch_counts() -> None:
+    log = [incident(1), incident(2), incident(2)]
+    assert since_progress(log) == [incident(2), incident(2)]
+    assert since_progress([]) == []
