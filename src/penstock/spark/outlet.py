@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.taskcontext import TaskContext
 
-from penstock.connect.sink import Sink, SinkContext, SinkWriter, write_atomically
+from penstock.connect.sink import Sink, SinkContext, SinkWriter
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
@@ -148,7 +148,7 @@ def _remember_times(directory: RunDirectory, counters: Counters) -> None:
     if counters.observed:
         before = directory.read_observed()
         latest = {name: max(t, before.get(name, t)) for name, t in counters.observed.items()}
-        write_atomically(directory.observed, json.dumps({**before, **latest}).encode())
+        directory.write_observed({**before, **latest})
 
 
 def _progress(
