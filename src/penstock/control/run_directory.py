@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from penstock.topology.codec import to_json
 
 FORMAT = 2
 PROGRESS_BYTES = 16 << 20
+_LOCK_PATIENCE_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +134,11 @@ class RunDirectory:
         if take_over:
             (self.path / "lock").unlink(missing_ok=True)
         file = open(self.path / "lock", "a+")  # noqa: SIM115 - it stays open as long as the run lives
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(file):
             file.seek(0)
             pid = file.read().strip() or "unknown"
             file.close()
-            raise RunDirectoryInUse(directory=self.path, pid=pid) from None
+            raise RunDirectoryInUse(directory=self.path, pid=pid)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
@@ -235,6 +235,17 @@ class RunDirectory:
                     return progress
         return None
 
+    def be_careful(self, epoch: int) -> None:
+        """Have the user's code tried elsewhere first when this epoch is run again: it killed a worker."""
+        write_atomically(self.path / "careful", str(epoch).encode())
+
+    def read_careful(self) -> int | None:
+        """The epoch that killed a worker, if one did."""
+        try:
+            return int((self.path / "careful").read_text())
+        except (FileNotFoundError, ValueError):
+            return None
+
     def read_observed(self) -> dict[str, int]:
         """The greatest event time of each source in the committed epochs."""
         step = "delete it: windows close somewhat later then, until it is written again"
@@ -265,6 +276,19 @@ def read_progress(line: bytes) -> Progress | None:
         return Progress.from_json(line.decode())
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _locked(file: IO[str]) -> bool:
+    """Lock a file; whoever looks whether a run lives has its lock for a moment, which is waited for."""
+    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOCK_PATIENCE_S / 20)
 
 
 def _opened(content: bytes) -> bytes | None:

@@ -115,9 +115,10 @@ class SliceRun:
         with self._failures():
             held = open_state(self.node, self.slice, born, shelf, held)
         emit = Emitter(self.node, self.program)
+        take = self._take if self.boundary.trial is None else self._take_with_care
         try:
             for input_, batch in batches:
-                self._take(held, input_, batch, emit)
+                take(held, input_, batch, emit)
         except PenstockError:
             raise
         except Exception as error:

@@ -13,6 +13,7 @@ import polars as pl
 
 from penstock.errors import BadEmission, OperatorFailed, PenstockError
 from penstock.frames.types import conform
+from penstock.operators.trial import ProcessTrial
 from penstock.topology.graph import Node
 from penstock.topology.schema import Schema
 
@@ -20,6 +21,10 @@ DEAD_LETTERS = Schema.of(
     {"node": str, "epoch": int, "position": int, "place": str, "raw": bytes, "reason": str}
 )
 T = TypeVar("T")
+
+
+class KilledItsWorker(Exception):
+    """The user's code ended the process that it ran in."""
 
 
 @dataclass(slots=True)
@@ -32,6 +37,8 @@ class Boundary:
     place: str = ""
     """What tells this task's saved batch from those of others, such as a slice."""
     letters: list[dict[str, Any]] = field(default_factory=list)
+    trial: ProcessTrial | None = None
+    """Where work is tried before it is done, in an epoch that has killed a worker before."""
 
     def reject(self, node: str, position: int, place: str, raw: bytes, reason: str) -> None:
         """Put one record aside with the reason."""
@@ -41,6 +48,8 @@ class Boundary:
     def run(self, node: Node, batch: pl.DataFrame, work: Callable[[pl.DataFrame], T]) -> list[T]:
         """Do the work on the batch; where the node allows it, on the batch without bad records."""
         try:
+            if self.trial is not None and (death := self.trial.death_of(work, batch)):
+                raise KilledItsWorker(death)
             return [work(batch)]
         except PenstockError:
             raise

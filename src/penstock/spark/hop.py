@@ -20,11 +20,10 @@ from penstock.engine.outbox import Outbox
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import StateCache
 from penstock.frames.frame import ARROW_SCHEMA, Frame
-from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
 from penstock.spark.handover import pick_up
 from penstock.spark.rows import METRICS, Stamper
-from penstock.spark.tasks import failures_recorded, letters_frame
+from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame
 from penstock.topology.graph import Node
 
 CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
@@ -62,7 +61,7 @@ class Hop(StatefulProcessor):
     def _serve(self, program: Program, node: Node, rows: list[Row]) -> Iterator[Row]:
         head = rows[0]
         boundary, counters = (
-            Boundary(head.epoch, self._directory.failures, f"-slice-{head.slice}"),
+            boundary_for(self._directory, head.epoch, f"-slice-{head.slice}"),
             Counters(),
         )
         run = SliceRun(program, node, head.slice, boundary, counters)

@@ -25,11 +25,11 @@ from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
 from penstock.engine.punctuation import Punctuations, Standing, look_at_times
 from penstock.frames.frame import DDL
-from penstock.operators.boundary import Boundary
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
 from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
 from penstock.spark.tasks import (
+    boundary_for,
     epoch_of_task,
     failures_recorded,
     letters_frame,
@@ -183,7 +183,7 @@ class IntakeTask:
         self._program = directory.load(partition.version)
         self._partition = partition
         self._stamper = Stamper(partition.version, epoch, directory.handover)
-        self._boundary = Boundary(epoch, directory.failures, f"-task-{partition.number}")
+        self._boundary = boundary_for(directory, epoch, f"-task-{partition.number}")
         self._counters = Counters()
 
     def batches(self) -> Iterator[pa.RecordBatch]:

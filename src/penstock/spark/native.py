@@ -14,10 +14,10 @@ from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
 from penstock.frames.frame import ARROW_SCHEMA, DDL, decode
-from penstock.operators.boundary import Boundary, emitted
+from penstock.operators.boundary import emitted
 from penstock.spark.offset_log import read_offset
 from penstock.spark.rows import METRICS, Stamper, to_batch
-from penstock.spark.tasks import epoch_of_task, failures_recorded, letters_frame
+from penstock.spark.tasks import boundary_for, epoch_of_task, failures_recorded, letters_frame
 from penstock.spark.types import from_spark, to_ddl, to_spark_batch
 from penstock.topology import specs
 from penstock.topology.graph import OUT, Node
@@ -56,7 +56,7 @@ def _framed(name: str, returns: Schema, directory_name: str) -> Batches:
         version = int(read_offset(directory, epoch)["version"])
         program, counters = directory.load(version), Counters()
         boundary, stamper = (
-            Boundary(epoch, directory.failures, f"-task-{place}"),
+            boundary_for(directory, epoch, f"-task-{place}"),
             Stamper(version, epoch, directory.handover),
         )
         outbox = Outbox(f"{name}#{place:05d}", place % 120, boundary)

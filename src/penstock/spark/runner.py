@@ -211,7 +211,11 @@ class Handle:
         recorded = self._directory.take_failure()
         if recorded is not None:
             raise recorded
-        raise self._failed(_first_words(str(error)))
+        failure = self._failed(_first_words(str(error)))
+        self._directory.be_careful(
+            failure.parameters["epoch"]
+        )  # no code has owned up: a worker may have died
+        raise failure
 
     def _failed(self, reason: str, kind: type[StreamFailed] = StreamFailed) -> StreamFailed:
         last = self.progress()

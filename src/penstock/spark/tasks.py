@@ -15,6 +15,7 @@ from penstock.errors import InternalError, PenstockError
 from penstock.frames.frame import Frame, encode
 from penstock.frames.types import to_polars
 from penstock.operators.boundary import DEAD_LETTERS, Boundary
+from penstock.operators.trial import ProcessTrial
 from penstock.spark.rows import LETTERS, Stamper
 
 
@@ -47,6 +48,18 @@ def epoch_of_task() -> int:
     if epoch is None:
         raise InternalError(what="a task of the fabric runs outside of an epoch")
     return int(epoch)
+
+
+@cache
+def _trial() -> ProcessTrial:
+    """One for each worker; it ends with the worker."""
+    return ProcessTrial()
+
+
+def boundary_for(directory: RunDirectory, epoch: int, place: str) -> Boundary:
+    """The user's code is tried first in an epoch that has killed a worker."""
+    careful = directory.read_careful() == epoch
+    return Boundary(epoch, directory.failures, place, trial=_trial() if careful else None)
 
 
 def letters_frame(boundary: Boundary, stamper: Stamper, place: int) -> list[Frame]:

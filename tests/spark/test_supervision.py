@@ -1,0 +1,70 @@
+"""A run that is kept alive: its driver dies, a record kills its workers, a second runner takes over."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from penstock.control.driving import Request
+from penstock.control.incidents import read_incidents
+from penstock.control.restarting import RestartPolicy
+from penstock.control.run_directory import RunDirectory
+from penstock.control.supervisor import SupervisedRun
+from penstock.errors import Fenced, OperatorFailed
+from penstock.spark.options import RunOptions
+from penstock.spark.outlet import OutletWriter
+from tests.spark import brittle
+
+pytestmark = pytest.mark.spark
+
+
+def supervised(folder: Path, **settings: Any) -> SupervisedRun:
+    options = RunOptions(directory=folder / "run", master="local[2]", until="finished")
+    top = brittle.topology(folder, **settings)
+    return SupervisedRun(Request(top, folder / "run", options, RestartPolicy(code_attempts=1)))
+
+
+@pytest.mark.timeout(400)  # two cold starts of Spark
+def test_a_killed_driver_and_a_killing_record_cost_one_record(tmp_path: Path) -> None:
+    with supervised(tmp_path) as run:
+        while (progress := run.progress()) is None or progress.epoch < 1:
+            assert not run.poll(0.2)
+        assert run.driver is not None
+        os.kill(run.driver.pid, signal.SIGKILL)
+        run.wait()
+        said = "\n".join(run.console())
+    table = pl.read_delta(str(tmp_path / "table"))
+    assert table.group_by("key").agg(pl.col("rows").max())["rows"].sum() == brittle.ROWS - 1
+    letters = pl.read_delta(str(tmp_path / "run" / "dead-letters"))
+    assert letters.select("node", "raw", "reason").rows() == [
+        ("counted", b'{"n": 4321, "key": 21}', "KilledItsWorker: SIGSEGV")
+    ]
+    first, second = read_incidents(tmp_path / "run" / "incidents.jsonl")
+    assert "was ended by SIGKILL" in first.what
+    assert (second.epoch, second.kind) == (brittle.POISON // 1000, "death")
+    assert "starting again" in second.action
+    assert said.count("incident at epoch") == 2
+
+
+@pytest.mark.timeout(400)
+def test_a_killing_record_that_may_not_be_put_aside_is_named(tmp_path: Path) -> None:
+    with (
+        supervised(tmp_path, on_error="stop") as run,
+        pytest.raises(OperatorFailed, match=r"'counted'.*KilledItsWorker: SIGSEGV") as caught,
+    ):
+        run.wait()
+    saved = pl.read_ipc(caught.value.parameters["saved"])
+    assert brittle.POISON in saved["n"]
+
+
+def test_a_runner_whose_term_is_over_is_refused_at_its_next_commit(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    older, newer = directory.begin_term(), directory.begin_term()
+    with pytest.raises(Fenced, match=f"term {newer}, this one has {older}"):
+        OutletWriter(str(tmp_path), "run", older).commit([], 0)
+    OutletWriter(str(tmp_path), "run", newer).commit([], 0)
