@@ -10,7 +10,7 @@ import pytest
 
 from penstock.connect.convert import convert
 from penstock.connect.csv_options import Csv
-from penstock.connect.parsing import Parser, TextLines, parse_block
+from penstock.connect.parsing import Parser, TextLines
 from penstock.connect.parsing_csv import CsvRows
 from penstock.connect.parsing_json import JsonLines
 from penstock.errors import BadArgument
@@ -30,7 +30,7 @@ WIDE = Schema.of(
 
 def _parse(parser: Parser, data: bytes) -> tuple[pl.DataFrame, list[tuple[int, bytes, str]]]:
     bad: list[tuple[int, bytes, str]] = []
-    return parse_block(parser, data, lambda *fault: bad.append(fault)), bad
+    return parser.block(data, lambda *fault: bad.append(fault)), bad
 
 
 def _csv(

@@ -57,9 +57,13 @@ BENCHES: dict[str, Bench] = {
         _bench("state-growth", "epoch time with 10 million keys held against 100,000"),
         _bench("latency", "event creation to committed result at 100,000 events/s"),
         _bench("scale", "throughput on two cores against one"),
+        _bench("window", "count and sum in 10-second windows over 100,000 keys, against Spark SQL"),
+        _bench("skew", "the same windows with Zipf distributed keys against even ones"),
+        _bench("join", "pairs of two streams of a million subscribers within 15 minutes"),
         _bench("packet-counter", "packets of a header trace counted, against the bare kernel and nfstream"),
         _bench("decode-flows", "packets decoded to rows, exchanged by flow, flow table kept"),
         _bench("smart-pcc", "EDRs and streaming events of a million subscribers to signals, exactly once"),
+        _bench("click-stream", "log lines from raw text files to the most frequent patterns"),
     )
 }
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from penstock.connect.blocks import RAW_BYTES, byte_range, whole_records
 from penstock.connect.compression import BrokenStream, codec_of, decompressed
 from penstock.connect.file_pieces import Piece
-from penstock.connect.parsing import Parser, TextLines, parse_block
+from penstock.connect.parsing import Parser, TextLines
+from penstock.connect.parsing_access_log import AccessLogLines
 from penstock.connect.parsing_csv import CsvRows
 from penstock.connect.parsing_json import JsonLines
 from penstock.connect.source import BATCH_ROWS, BadRecord, Batch, Reject, Split
@@ -85,7 +86,7 @@ class _LineReader:
         if parser is None:
             return
         for block in whole_records(self._chunks(start), start, parser.quote, self._reject_record):
-            rows = parse_block(parser, block.data, self._rejecter(block.position, block.data))
+            rows = parser.block(block.data, self._rejecter(block.position, block.data))
             if rows.height:
                 yield Batch(self._piece.place(block.position), rows)
             self._passed += block.data.count(b"\n")
@@ -101,6 +102,8 @@ class _LineReader:
             return start, JsonLines(source.schema)
         if source.format == "csv":
             return start, CsvRows(source.schema, source.csv, source.schema.names)
+        if source.format == "access-log":
+            return start, AccessLogLines(source.schema)
         return start, TextLines()
 
     def _after_header(self) -> tuple[int, Parser | None]:

@@ -19,9 +19,14 @@ from penstock.topology.schema import Schema
 if TYPE_CHECKING:
     from penstock.connect.file_planner import FilesPlanner
 
-Format = Literal["jsonl", "csv", "parquet", "text"]
+Format = Literal["jsonl", "csv", "parquet", "text", "access-log"]
 Compression = Literal["infer", "none", "gzip", "zstd", "bz2"]
 _TEXT = Schema((("line", "string"),))
+_TEXTS = ("host", "user", "method", "path", "query", "protocol", "referrer", "agent", "cookie")
+ACCESS_LOG = Schema(
+    (("time", "timestamp"), ("status", "int32"), ("bytes", "int64"), *((name, "string") for name in _TEXTS))
+)
+"""The columns of an access log."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -33,7 +38,8 @@ class Files(Source):
     files: write under such a name and rename. If a taken file grows or is replaced, that is reported
     as a bad record and never read again. Lines that cannot be parsed become bad records.
 
-    ``format="text"`` gives one column "line". ``lateness`` is how far event times lag behind the
+    ``format="text"`` gives one column "line"; ``"access-log"`` those of ``ACCESS_LOG``, or the ones that
+    ``schema`` names (see ``AccessLogLines``). ``lateness`` is how far event times lag behind the
     greatest one seen. ``ends="drained"`` ends the source when all files have been read. A compressed
     file and one with line breaks between quotes are taken in one epoch, whatever the limits.
     """
@@ -113,6 +119,11 @@ def _columns(format: str, schema: Schema | Mapping[str, Any] | None) -> Schema:
         if schema is not None and Schema.of(schema) != _TEXT:
             raise _wrong("schema", str(Schema.of(schema)), "none for text: it has one column, line: string")
         return _TEXT
+    if format == "access-log":
+        wanted = ACCESS_LOG if schema is None else Schema.of(schema)
+        if not wanted.names or not set(wanted.columns) <= set(ACCESS_LOG.columns):
+            raise _wrong("schema", str(wanted), f"some of ({ACCESS_LOG})")
+        return wanted
     if schema is None or not len(Schema.of(schema)):
         raise _wrong("schema", schema, "the columns to read, e.g. {'user': str, 'clicks': int}")
     return Schema.of(schema)

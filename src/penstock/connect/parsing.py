@@ -17,6 +17,14 @@ class Parser(ABC):
 
     quote: bytes | None = None  # set: a line break between quotes does not end a record
 
+    @abstractmethod
+    def block(self, data: bytes, reject: Callable[[int, bytes, str], None]) -> pl.DataFrame:
+        """The rows of a block. Bad lines go to ``reject`` with their place in the block, in order."""
+
+
+class LineParser(Parser):
+    """Takes a block at once if all of it is good, and looks at each line otherwise."""
+
     def is_blank(self, line: bytes) -> bool:
         """Whether a line is no record at all."""
         return not line.strip(b" \t\r")
@@ -29,23 +37,21 @@ class Parser(ABC):
     def sift(self, lines: list[bytes]) -> tuple[pl.DataFrame, dict[int, str]]:
         """The rows of the good lines, and why the others are bad, by their number in the list."""
 
-
-def parse_block(parser: Parser, data: bytes, reject: Callable[[int, bytes, str], None]) -> pl.DataFrame:
-    """The rows of a block. Bad lines go to ``reject`` with their place in the block, in order."""
-    rows = parser.parse(data) if is_utf8(data) else None
-    if rows is not None:
+    def block(self, data: bytes, reject: Callable[[int, bytes, str], None]) -> pl.DataFrame:
+        rows = self.parse(data) if is_utf8(data) else None
+        if rows is not None:
+            return rows
+        places, lines = split_lines(data, self)
+        bad = {i: reason for i, line in enumerate(lines) if (reason := utf8_fault(line))}
+        numbers = [i for i in range(len(lines)) if i not in bad]
+        rows, faults = self.sift([lines[i] for i in numbers])
+        bad.update({numbers[i]: reason for i, reason in faults.items()})
+        for i in sorted(bad):
+            reject(places[i], lines[i], bad[i])
         return rows
-    places, lines = split_lines(data, parser)
-    bad = {i: reason for i, line in enumerate(lines) if (reason := utf8_fault(line))}
-    numbers = [i for i in range(len(lines)) if i not in bad]
-    rows, faults = parser.sift([lines[i] for i in numbers])
-    bad.update({numbers[i]: reason for i, reason in faults.items()})
-    for i in sorted(bad):
-        reject(places[i], lines[i], bad[i])
-    return rows
 
 
-def split_lines(data: bytes, parser: Parser) -> tuple[list[int], list[bytes]]:
+def split_lines(data: bytes, parser: LineParser) -> tuple[list[int], list[bytes]]:
     """Where records begin, and the records without their line ends."""
     ends = record_ends(data, parser.quote).tolist()
     if not ends or ends[-1] != len(data) - 1:
@@ -113,7 +119,7 @@ def narrow_down(
     return [frame for part in parts for frame in part]
 
 
-class TextLines(Parser):
+class TextLines(LineParser):
     """One column "line". Empty lines are records too."""
 
     def is_blank(self, line: bytes) -> bool:

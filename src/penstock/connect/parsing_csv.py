@@ -13,7 +13,7 @@ import pyarrow.csv as arrow_csv
 
 from penstock.connect.convert import convert, without_tokens
 from penstock.connect.csv_options import Csv
-from penstock.connect.parsing import Parser, narrow_down, split_lines
+from penstock.connect.parsing import LineParser, narrow_down, split_lines
 from penstock.frames.types import empty
 from penstock.topology.schema import Schema
 
@@ -28,7 +28,7 @@ class _Fields:
     wrong: dict[int, str]
 
 
-class CsvRows(Parser):
+class CsvRows(LineParser):
     """``names`` are the fields of a line in order; only those in the schema are read."""
 
     def __init__(self, schema: Schema, options: Csv, names: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from penstock.connect.convert import convert
-from penstock.connect.parsing import Parser, narrow_down, split_lines
+from penstock.connect.parsing import LineParser, narrow_down, split_lines
 from penstock.frames.types import empty, polars_type
 from penstock.topology.schema import Schema
 
@@ -33,7 +33,7 @@ _SURROGATE = re.compile(
 )
 
 
-class JsonLines(Parser):
+class JsonLines(LineParser):
     """One object per line. Missing fields are null, unknown fields are left out.
 
     A number, boolean, list or object where a string is wanted is taken as its JSON text.

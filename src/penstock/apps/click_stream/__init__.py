@@ -1,0 +1,105 @@
+"""Click streams: which ways users take through a web site, and how that changes from minute to minute.
+
+The application of StreamMine3G: requests of each user, a sliding window over them, patterns, top k.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import penstock as ps
+from penstock.apps.click_stream.following import Following, Matches, Sequences
+from penstock.apps.click_stream.generated import LATENESS, Site
+from penstock.apps.click_stream.totals import MethodTotals
+from penstock.apps.click_stream.trends import Strongest, Trends
+from penstock.apps.click_stream.visits import ASSETS, NEEDED, Visits, by_method
+from penstock.apps.click_stream.wanted import Wanted
+from penstock.connect.durations import microseconds
+from penstock.connect.source import Source
+from penstock.control.live_table import LiveTable
+from penstock.errors import BadArgument
+
+LIVE = LiveTable(
+    title="ways through the site, and their rank in the window before",
+    sink="trends",
+    key=("rank",),
+    columns=("rank", "visits", "trend", "pattern"),
+    order_by="visits",
+)
+EPOCH_BYTES = 512 << 20
+
+
+def topology(
+    logs: Path | str | None = None,
+    *,
+    stdin: bool = False,
+    directory: Path | str = "out/click-stream",
+    length: int = 3,
+    patterns: str | None = None,
+    window: str = "10m",
+    every: str = "1m",
+    top: int = 10,
+    away: str = "30m",
+    cookie: str | None = None,
+    skip: str = ASSETS,
+    lateness: str = "1m",
+    rows: int = 3_000_000,
+    rate: int = 100_000,
+    bytes_per_epoch: int = EPOCH_BYTES,
+) -> ps.Topology:
+    """Access logs (a file, folder or pattern; standard input; or a made-up site) to trends and totals.
+
+    ``length`` pages in a row are a pattern, unless ``patterns`` names them. The ``top`` patterns are told
+    ``every`` so often, of the ``window`` before. A user who was ``away`` begins a new session. ``cookie``
+    names the one that tells users apart. ``rows`` and ``rate`` are for the made-up site.
+    """
+    if logs is not None and stdin:
+        raise _wrong("the input", f"{logs!s} and --stdin", "a path, or --stdin, or neither for a made-up site")
+    if not 2 <= length <= 8:
+        raise _wrong("length", length, "2 to 8 pages")
+    if top < 1:
+        raise _wrong("top", top, "1 or more")
+    flow = ps.Topology("click-stream")
+    source = _source(logs, lateness, rows, rate, stdin=stdin)
+    limit = {"rows_per_epoch": rate} if isinstance(source, ps.Generator) else {"bytes_per_epoch": bytes_per_epoch}
+    requests = flow.source("requests", source, **limit)
+    totals = requests.flat_map("by-method", by_method).key_by("method")
+    totals.process("totals", MethodTotals(), parallelism=1).sink("methods", ps.Delta(f"{directory}/methods"))
+    visits = requests.flat_map("visits", Visits(cookie, skip))
+    following = visits.key_by("user").process("patterns", _following(length, patterns, away), parallelism=24)
+    following.output("late").sink("late-visits", ps.Delta(f"{directory}/late"))
+    counts = following.aggregate(
+        "counts", by="pattern", window=ps.sliding(length=window, every=every), visits=ps.count(), parallelism=24
+    )
+    strongest = counts.flat_map("strongest", Strongest(top))
+    strongest.to_one().process("ranks", Trends(top)).sink("trends", ps.Delta(f"{directory}/trends"))
+    return flow
+
+
+def _source(logs: Path | str | None, lateness: str, rows: int, rate: int, *, stdin: bool) -> Source:
+    if stdin:
+        from penstock.connect.stdin import Stdin
+
+        return Stdin(format="access-log", schema=NEEDED, time="time", lateness=lateness)
+    if logs is not None:
+        return ps.Files(
+            logs, format="access-log", schema=NEEDED, time="time", lateness=lateness, ends="drained"
+        )
+    site = Site()
+    return ps.Generator(
+        site.requests, schema=NEEDED, rows=rows, rate=rate, time="time", time_of=site.time_of, lateness=LATENESS
+    )
+
+
+def _following(length: int, patterns: str | None, away: str) -> Following:
+    away_us = microseconds(away, where="click-stream", what="away")
+    if away_us < 1:
+        raise _wrong("away", repr(away), "more than 0")
+    return Sequences(away_us, length) if patterns is None else Matches(away_us, Wanted.of(patterns))
+
+
+def _wrong(what: str, got: object, allowed: str) -> BadArgument:
+    return BadArgument(where="click-stream", what=what, got=got, allowed=allowed)
+
+
+__all__ = ["LIVE", "Site", "topology"]
