@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.net import hellos as h
 from tests.net import making as m
 from tests.net.answers import DATA, MISSING
+from tests.net.gprs_making import rows_of
 from tests.net.test_dpi import BOTH, NEEDS_NDPI
 
 import penstock as ps
@@ -27,6 +28,7 @@ from penstock.testing import run
 from penstock.testing.operators import check_operator
 
 CLIENT, SERVER = "10.0.0.1", "10.0.0.2"
+START_US = 1_700_000_000 * 10**6
 HELLO = h.client_hello("m.facebook.com", padding=200)
 
 
@@ -73,9 +75,9 @@ def packets(tmp_path: Path) -> pl.DataFrame:
 class Kept:
     """Keeps what an operator emits."""
 
-    def __init__(self, *, with_imsi: bool = False) -> None:
+    def __init__(self, *, with_tunnels: bool = False) -> None:
         self.rows: dict[str, list[pl.DataFrame]] = {"out": [], "shares": []}
-        self._columns = {"imsi": str} if with_imsi else {}
+        self._columns = {"outer_dst_ip_high": int} if with_tunnels else {}
 
     def __call__(self, rows: pl.DataFrame) -> None:
         self.rows["out"].append(rows)
@@ -110,7 +112,7 @@ def moved(operator: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 def judged(operator: Any, parts: list[pl.DataFrame]) -> Kept:
     """All flows of these batches, with the state moved between them."""
-    state, kept = operator.init_state(), Kept()
+    state, kept = operator.init_state(), Kept(with_tunnels="carrier_id" in parts[0].columns)
     for part in parts:
         operator.process(part, state, kept)
         state = moved(operator, state)
@@ -177,16 +179,28 @@ def test_each_packet_is_in_the_share_of_its_flows_final_application(packets: pl.
     assert kept.flows().filter(pl.col("application") == "DNS.NetFlix").height == 2  # cut by the pause
 
 
-def test_with_subscribers_there_is_a_share_for_each(packets: pl.DataFrame) -> None:
-    operator, kept = net.Applications(engine="builtin"), Kept(with_imsi=True)
-    imsi = pl.when(pl.col("a_port") == 6000).then(None).otherwise(pl.lit("262010000000007")).alias("imsi")
-    state = operator.init_state()
-    operator.process(packets.with_columns(imsi), state, kept)
-    operator.on_punctuation(dt.datetime.max, state, kept)
-    shares = kept.shares("imsi")
-    assert dict(shares.select("application", "imsi").iter_rows())["RTP"] is None
-    assert set(shares.filter(pl.col("application") != "RTP")["imsi"]) == {"262010000000007"}
-    assert kept.flows()["imsi"].to_list() == ["262010000000007", "262010000000007", None, "262010000000007"]
+def test_with_tunnels_each_flow_says_which_carried_its_first_packet() -> None:
+    query, teids = h.dns_query("www.netflix.com"), (7, 8, 9)
+    inner = [
+        m.ipv4(m.udp(query, src=5000, dst=53), src=CLIENT, dst=SERVER),
+        m.ipv4(m.udp(query, src=53, dst=5000), src=SERVER, dst=CLIENT),
+    ]
+    made = [
+        m.ethernet(m.ipv4(m.udp(m.gtp(inner[i % 2], teid), src=2152, dst=2152), dst=f"10.9.0.{1 + i % 2}"))
+        for i, teid in enumerate((7, 8, 9, 8, 7))
+    ]
+    packets = net.application_key(rows_of([*made, datagram(query, 4000, 53)]))
+    operator, first = net.Applications(engine="builtin", idle="2500ms"), START_US
+    for parts in ([packets], [packets[i : i + 1] for i in range(packets.height)]):
+        kept = judged(operator, parts)
+        flows, shares = kept.flows(), pl.concat(kept.rows["shares"])
+        (carried,) = flows.filter(pl.col("src_port") == 5000).iter_rows(named=True)
+        assert carried["tunnel_id"] == teids[0]
+        assert net.ip_text(flows["outer_dst_ip_high"], flows["outer_dst_ip_low"])[0] == "10.9.0.1"
+        assert int(carried["time"].replace(tzinfo=dt.UTC).timestamp() * 1e6) == first
+        assert flows.filter(pl.col("src_port") == 4000)["time"].to_list() == [None]
+        sums = shares.group_by("tunnel_id").agg(pl.sum("packets", "flows")).sort("tunnel_id")
+        assert sums.rows() == [(0, 1, 1), (7, 5, 1)]
 
 
 def test_decided_flows_keep_no_packets_and_undecided_ones_only_their_first(packets: pl.DataFrame) -> None:

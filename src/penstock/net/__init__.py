@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.net.defragment import FRAGMENT_KEY, Defragment
     from penstock.net.flows import FLOW_KEY, Flows, flow_key
     from penstock.net.gb import GB_FRAMES, gb_frames
+    from penstock.net.gb_tunnels import GB_KEY, GB_NEEDS, GbTunnels, gb_sightings
     from penstock.net.gtp_control import CONTROL, CONTROL_NEEDS, CONTROL_REASONS, control_messages
     from penstock.net.pcap import Pcap
     from penstock.net.subscribers import Subscribers
@@ -25,6 +26,8 @@ __all__ = [
     "FLOW_KEY",
     "FRAGMENT_KEY",
     "GB_FRAMES",
+    "GB_KEY",
+    "GB_NEEDS",
     "REASONS",
     "SUBSCRIBER",
     "TUNNELS",
@@ -32,6 +35,7 @@ __all__ = [
     "Applications",
     "Defragment",
     "Flows",
+    "GbTunnels",
     "GtpTunnels",
     "Pcap",
     "Subscribers",
@@ -40,6 +44,7 @@ __all__ = [
     "control_messages",
     "flow_key",
     "gb_frames",
+    "gb_sightings",
     "ip_halves",
     "ip_text",
     "tcp_segments",
@@ -55,6 +60,9 @@ _LAZY = {
     "FRAGMENT_KEY": "penstock.net.defragment:FRAGMENT_KEY",
     "Flows": "penstock.net.flows:Flows",
     "GB_FRAMES": "penstock.net.gb:GB_FRAMES",
+    "GB_KEY": "penstock.net.gb_tunnels:GB_KEY",
+    "GB_NEEDS": "penstock.net.gb_tunnels:GB_NEEDS",
+    "GbTunnels": "penstock.net.gb_tunnels:GbTunnels",
     "GtpTunnels": "penstock.net.tunnels:GtpTunnels",
     "Pcap": "penstock.net.pcap:Pcap",
     "REASONS": "penstock.net._layout:REASONS",
@@ -66,6 +74,7 @@ _LAZY = {
     "application_key": "penstock.net.applications:application_key",
     "flow_key": "penstock.net.flows:flow_key",
     "gb_frames": "penstock.net.gb:gb_frames",
+    "gb_sightings": "penstock.net.gb_tunnels:gb_sightings",
     "control_messages": "penstock.net.gtp_control:control_messages",
     "ip_halves": "penstock.net.addresses:ip_halves",
     "ip_text": "penstock.net.addresses:ip_text",

@@ -1,37 +1,58 @@
-"""The numba kernel that says which packets are kept for an engine, and who is judged now."""
+"""The numba kernel that says which packets are kept for an engine, who is judged now, and what is counted."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, kernel, step
 
 _TCP, _SYN = 6, 2
 # Rows of what is known of a group: the packets, kept in this batch, of one life of a flow.
 ROW, PACKETS, SIZE, HAS_PAST, IS_LAST, ENDED, FACTS = range(7)
-# Rows of what is known of a flow that ended.
-LABEL, GROUP, SUBSCRIBER = range(3)
-ENDINGS = 3
+# Rows of a piece: the packets of a decided flow in this batch. Behind them comes what carries the flow.
+P_LABEL, P_PACKETS, P_BYTES, P_CARRIER = range(4)
+# Rows of what is known of a flow that ended. Behind them comes what carried it.
+LABEL, GROUP, CARRIER = range(3)
+CARRIED = 4
+PIECE, ENDINGS = P_CARRIER + CARRIED, CARRIER + CARRIED
+
+
+@step
+def _carry(
+    high: Column, low: Column, number: Column, since: Column, r: Any, out: Column, first: Any, k: Any
+) -> None:
+    """Write down what carries a flow."""
+    out[first, k], out[first + 1, k] = np.int64(high[r]), np.int64(low[r])
+    out[first + 2, k], out[first + 3, k] = np.int64(number[r]), since[r]
 
 
 @kernel
 def pick(
-    which: Column, rows: Column, ended_at: Column, sizes: Column, flags: Column, protocol: Column,
-    imsis: Column, most_packets: int, most_bytes: int, head: int, verdict: Column, kept: Column,
-    kept_bytes: Column, imsi: Column, group_of: Column, labels: Column, groups: Column, room: Column,
-    facts: Column, ended: Column,
-) -> int:  # fmt: skip
-    """Give each packet the label of its flow, or a group if it is kept; returns how many groups there are.
+    which: Column, rows: Column, ended_at: Column, sizes: Column, times: Column, lengths: Column,
+    flags: Column, protocol: Column, ends_high: Column, ends_low: Column, ends_id: Column,
+    most_packets: int, most_bytes: int, head: int, verdict: Column, kept: Column, kept_bytes: Column,
+    high: Column, low: Column, number: Column, since: Column, group_of: Column, piece_of: Column,
+    groups: Column, room: Column, facts: Column, pieces: Column, piece_rows: Column, ended: Column,
+) -> tuple[int, int]:  # fmt: skip
+    """Give each packet a group if it is kept, and count it in a piece if its flow is decided.
 
-    ``group_of`` has the group + 1 of each row, 0 at the start. ``ended`` gets the label of each flow that
-    ended, the group + 1 of one that was not decided, and the subscriber. A TCP segment without payload says
-    nothing, except when it opens a connection.
+    Returns how many groups and pieces there are. ``group_of`` and ``piece_of`` have the group and piece + 1
+    of each row, 0 at the start. ``ended`` gets the label of each flow that ended, and the group + 1 of one
+    that was not decided. A TCP segment without payload says nothing, except when it opens a connection.
+    ``ends_…`` say what carries each packet (empty: not asked for); a flow keeps its first one.
     """
-    count = e = 0
+    count = told = e = 0
+    has_ends = len(ends_low) > 0
     for k in range(len(rows)):
         i, r = which[k], rows[k]
         if e < len(ended_at) and ended_at[e] == k:
-            ended[LABEL, e], ended[SUBSCRIBER, e] = verdict[r], imsi[r]
+            ended[LABEL, e] = verdict[r]
+            _carry(high, low, number, since, r, ended, CARRIER, e)
+            if piece_of[r] > 0:
+                _carry(high, low, number, since, r, pieces, P_CARRIER, piece_of[r] - 1)
+                piece_rows[piece_of[r] - 1] = -1
             if verdict[r] == 0:
                 if group_of[r] == 0:
                     facts[:, count] = 0
@@ -40,14 +61,22 @@ def pick(
                     group_of[r] = count
                 facts[IS_LAST, group_of[r] - 1] = facts[ENDED, group_of[r] - 1] = 1
             ended[GROUP, e] = group_of[r]
-            verdict[r] = kept[r] = kept_bytes[r] = group_of[r] = imsi[r] = 0
+            verdict[r] = kept[r] = kept_bytes[r] = group_of[r] = piece_of[r] = 0
+            high[r] = low[r] = number[r] = since[r] = 0
             e += 1
-        if imsis[i] != 0:
-            imsi[r] = imsis[i]
-        labels[i], groups[i] = verdict[r], -1
-        if verdict[r] != 0 or kept[r] >= most_packets:
+        if has_ends and high[r] | low[r] == 0 and ends_high[i] | ends_low[i] != 0:
+            high[r], low[r], number[r], since[r] = ends_high[i], ends_low[i], ends_id[i], times[i]
+        groups[i] = -1
+        if verdict[r] != 0:
+            if piece_of[r] == 0:
+                pieces[P_LABEL, told], pieces[P_PACKETS, told], pieces[P_BYTES, told] = verdict[r], 0, 0
+                piece_rows[told] = r
+                told += 1
+                piece_of[r] = told
+            pieces[P_PACKETS, piece_of[r] - 1] += 1
+            pieces[P_BYTES, piece_of[r] - 1] += lengths[i]
             continue
-        if protocol[i] == _TCP and sizes[i] == 0 and flags[i] & _SYN == 0:
+        if kept[r] >= most_packets or (protocol[i] == _TCP and sizes[i] == 0 and flags[i] & _SYN == 0):
             continue
         if group_of[r] == 0:
             facts[:, count] = 0
@@ -64,4 +93,8 @@ def pick(
         if kept[r] >= most_packets or kept_bytes[r] >= most_bytes:
             facts[IS_LAST, g] = 1
             kept[r] = most_packets
-    return count
+    if has_ends:
+        for p in range(told):
+            if piece_rows[p] >= 0:
+                _carry(high, low, number, since, piece_rows[p], pieces, P_CARRIER, p)
+    return count, told

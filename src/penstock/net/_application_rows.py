@@ -11,40 +11,43 @@ import polars as pl
 from penstock.frames.types import polars_type
 from penstock.net import _application_kernels as k
 from penstock.net._flow_table import told
-from penstock.net._judging import Picked
+from penstock.net._judging import CARRIER, Picked
 from penstock.net._kept import Labels
+from penstock.net.applications import CARRIED
 from penstock.operators.operator import Emit
 
 _SUMS = ("packets", "bytes", "flows")
 _WORDS = ("application", "category", "confidence", "host")
+_NAMES = dict(zip(CARRIER, (*CARRIED, "tunnel_id", "time"), strict=True))
+_KINDS = [polars_type(kind) for kind in CARRIER.values()]
 
 
 class Told:
     """Gathers flows and shares of one call, and emits them in words at its end."""
 
-    def __init__(self, emit: Emit, imsi: pl.DataType | None) -> None:
-        self._emit, self._imsi = emit, imsi
+    def __init__(self, emit: Emit, *, has_carriers: bool) -> None:
+        self._emit, self._has_carriers = emit, has_carriers
         self._flows: list[pl.DataFrame] = []
         self._shares: list[pl.DataFrame] = []
 
-    def packets(self, frame: pl.DataFrame, labels: npt.NDArray[np.int64]) -> None:
-        """Packets whose flows are decided."""
-        columns = [pl.Series("verdict", labels), frame["length"].cast(pl.Int64).alias("bytes")]
-        if self._imsi is not None:
-            columns.append(frame["imsi"].cast(pl.UInt64, strict=False).fill_null(0))
-        counted = pl.DataFrame(columns).filter(pl.col("verdict") > 0)
-        sums = [pl.len().cast(pl.Int64).alias("packets"), pl.sum("bytes"), pl.lit(0, pl.Int64).alias("flows")]
-        self._shares.append(counted.group_by(self._by("verdict")).agg(sums))
+    def pieces(self, pieces: npt.NDArray[np.int64]) -> None:
+        """What flows had that were decided before."""
+        counts = {"verdict": k.P_LABEL, "packets": k.P_PACKETS, "bytes": k.P_BYTES}
+        columns = [pl.Series(name, pieces[row]) for name, row in counts.items()]
+        columns.append(pl.Series("flows", np.zeros(pieces.shape[1], np.int64)))
+        if self._has_carriers:
+            columns += _carriers(pieces[k.P_CARRIER :])
+        self._shares.append(pl.DataFrame(columns))
 
     def new(self, flows: pl.DataFrame) -> None:
         """Flows that are decided now, with all their packets."""
         self._shares.append(
             flows.select(
                 pl.col("verdict").cast(pl.Int64),
-                *(["imsi"] if self._imsi is not None else []),
                 packets=pl.col("src2dst_packets") + pl.col("dst2src_packets"),
                 bytes=pl.col("src2dst_bytes") + pl.col("dst2src_bytes"),
                 flows=pl.lit(1, pl.Int64),
+                **{name: pl.col(name) for name in CARRIER if self._has_carriers},
             )
         )
 
@@ -85,42 +88,48 @@ class Told:
             return
         flows = pl.concat(self._flows, how="diagonal_relaxed")
         named = [words[name].gather(flows["verdict"]).alias(name) for name in _WORDS[:3]]
-        more = ["imsi"] if self._imsi is not None else []
-        rows = told(flows.with_columns(named), *_WORDS, *more)
-        self._emit(self._with_imsi(rows))
+        if not self._has_carriers:
+            self._emit(told(flows.with_columns(named), *_WORDS))
+            return
+        number = pl.when(_IS_CARRIED).then("carrier_id").otherwise("tunnel_id").alias("tunnel_id")
+        carried = told(flows.with_columns(*named, number), *_WORDS, *CARRIER)
+        self._emit(_outer(carried.drop("carrier_id")))
 
     def _emit_shares(self, words: pl.DataFrame) -> None:
         if not self._shares:
             return
         shares = pl.concat(self._shares)
+        if not self._has_carriers:
+            shares = shares.group_by("verdict", maintain_order=True).agg(pl.sum(*_SUMS))
         named = [words[name].gather(shares["verdict"]).alias(name) for name in _WORDS[:2]]
-        by = self._by(*_WORDS[:2])
-        sums = shares.with_columns(named).group_by(by).agg(pl.sum(*_SUMS)).sort(by)
-        self._emit.to("shares", self._with_imsi(sums))
-
-    def _by(self, *names: str) -> list[str]:
-        return [*names, "imsi"] if self._imsi is not None else [*names]
-
-    def _with_imsi(self, rows: pl.DataFrame) -> pl.DataFrame:
-        if self._imsi is None:
-            return rows
-        return rows.with_columns(pl.col("imsi").replace(0, None).cast(self._imsi))
+        rows = shares.select(*named, *_SUMS, *(CARRIER if self._has_carriers else ()))
+        self._emit.to("shares", _outer(rows) if self._has_carriers else rows)
 
 
-def imsi_type(emit: Emit) -> pl.DataType | None:
-    """The type of the subscriber in what is emitted, if it is there."""
-    columns = dict(emit.columns().columns)
-    return polars_type(columns["imsi"]) if "imsi" in columns else None
+_IS_CARRIED = (pl.col("carrier_ip_high") > 0) | (pl.col("carrier_ip_low") > 0)
+
+
+def _outer(rows: pl.DataFrame) -> pl.DataFrame:
+    """What carries each flow in the words of packets; without a time where nothing does."""
+    since = pl.when(_IS_CARRIED).then("carrier_since").alias("carrier_since")
+    return rows.with_columns(since).rename(_NAMES, strict=False)
+
+
+def _carriers(numbers: npt.NDArray[np.int64]) -> list[pl.Series]:
+    """What the kernel wrote down, in the types of the table."""
+    high, low, number, since = numbers
+    values = (high.view(np.uint64), low.view(np.uint64), number.astype(np.uint32), since)
+    return [pl.Series(name, v).cast(kind) for name, v, kind in zip(CARRIER, values, _KINDS, strict=True)]
 
 
 def with_endings(ended: pl.DataFrame | None, picked: Picked) -> pl.DataFrame | None:
-    """The flows that ended, with the labels and subscribers that they had."""
+    """The flows that ended, with the labels that they had and what carried them."""
     if ended is None:
         return None
     return ended.with_columns(
         pl.Series("verdict", picked.ended[k.LABEL]),
         pl.Series("group", picked.ended[k.GROUP]),
-        pl.Series("imsi", picked.ended[k.SUBSCRIBER]).cast(pl.UInt64),
+        *_carriers(picked.ended[k.CARRIER :]),
     )
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+
+from penstock.operators.event_time import as_us
+from penstock.operators.keyed import KeyedTable
 
 Rows = npt.NDArray[np.int64]
 _BUCKETS = 64
@@ -84,3 +89,22 @@ class Deadlines:
         """Take over an export of the table."""
         self._buckets.clear()
         self.is_stale, self._is_changed = True, False
+
+
+def expired(
+    table: KeyedTable, deadlines: Deadlines, time: dt.datetime, *, key: Sequence[str], last: str, span_us: int
+) -> Rows:
+    """The rows that are over at this punctuation, ascending: ``last`` lies a span behind. Others wait on."""
+    rows: Rows
+    if deadlines.is_stale:
+        rows = table.find(table.frame().select(key))
+        deadlines.refill(rows, table[last][rows] + span_us)
+    if time.year >= 9999:
+        return deadlines.due(None)
+    now = as_us(time)
+    rows = deadlines.due(now)
+    is_over = table[last][rows] + span_us < now
+    waiting = rows[~is_over]
+    deadlines.enter(waiting, table[last][waiting] + span_us)
+    ended: Rows = rows[is_over]
+    return ended

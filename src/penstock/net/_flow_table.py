@@ -12,10 +12,10 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.frames._jit import readonly
+from penstock.net import _deadlines
 from penstock.net import _flow_kernels as kernels
 from penstock.net._deadlines import Deadlines
 from penstock.net.flows import ENDS, KEY, VALUES
-from penstock.operators.event_time import as_us
 from penstock.operators.keyed import KeyedTable
 
 Numbers = npt.NDArray[np.int64]
@@ -110,21 +110,9 @@ def begin(state: Mapping[str, Any], idle_us: int, batch: Batch, rows: Numbers, p
 
 def expired(state: Mapping[str, Any], time: dt.datetime, idle_us: int) -> Numbers:
     """The rows that are over at this punctuation, ascending; the others wait on."""
-    table, deadlines = state["flows"], state["deadlines"]
-    rows: Numbers
-    if deadlines.is_stale:
-        rows = table.find(table.frame().select("flow"))
-        deadlines.refill(rows, table["last_time"][rows] + idle_us)
-    if time.year >= 9999:
-        rows = deadlines.due(None)
-        return rows
-    now = as_us(time)
-    rows = deadlines.due(now)
-    over = table["last_time"][rows] + idle_us < now
-    waiting = rows[~over]
-    deadlines.enter(waiting, table["last_time"][waiting] + idle_us)
-    ended: Numbers = rows[over]
-    return ended
+    return _deadlines.expired(
+        state["flows"], state["deadlines"], time, key=("flow",), last="last_time", span_us=idle_us
+    )
 
 
 def ended_frame(table: KeyedTable, rows: Numbers, ended: npt.NDArray[np.int64]) -> pl.DataFrame:

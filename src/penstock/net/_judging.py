@@ -14,11 +14,17 @@ from penstock.frames._jit import readonly
 from penstock.frames.hashing import byte_buffers
 from penstock.net import _application_kernels as k
 from penstock.net._flow_table import Batch, Taken
+from penstock.net.applications import CARRIER_COLUMNS
 from penstock.net.dpi import records
 from penstock.net.dpi.verdict import FirstPackets, Verdicts
 
 Numbers = npt.NDArray[np.int64]
-VALUES = {"verdict": "int32", "kept": "uint8", "kept_bytes": "int32", "imsi": "uint64"}
+CARRIER = {
+    "carrier_ip_high": "uint64", "carrier_ip_low": "uint64", "carrier_id": "uint32",
+    "carrier_since": "timestamp",
+}  # fmt: skip
+"""Where the first packet of a flow that came in a tunnel went in the outer network, and when."""
+VALUES = {"verdict": "int32", "kept": "uint8", "kept_bytes": "int32", **CARRIER}
 """What the flow table has more: the number of the label (0: not decided), packets and bytes kept."""
 
 
@@ -26,40 +32,41 @@ VALUES = {"verdict": "int32", "kept": "uint8", "kept_bytes": "int32", "imsi": "u
 class Picked:
     """Which packets of a batch are kept, in groups: the kept packets of one life of a flow."""
 
-    labels: Numbers
-    """The label of each packet's flow; 0 if it was not decided when the batch began."""
     packets: Numbers
     """The packets that are kept, and the group and room of each."""
     groups: Numbers
     room: Numbers
     facts: Numbers
+    pieces: Numbers
+    """What flows had in this batch that were decided before it."""
     ended: Numbers
 
 
 def pick(state: Mapping[str, Any], batch: Batch, taken: Taken, most_packets: int, most_bytes: int) -> Picked:
     """Sort packets of decided flows from those that an engine must see."""
     table, n = state["flows"], batch.frame.height
-    labels, groups, room = (np.full(n, -1, np.int64) for _ in range(3))
+    groups, room, piece_rows = (np.full(n, -1, np.int64) for _ in range(3))
     facts = np.empty((k.FACTS, len(taken.which) + len(taken.ended_at)), np.int64)
+    pieces = np.empty((k.PIECE, len(taken.which)), np.int64)
     ended = np.empty((k.ENDINGS, len(taken.ended_at)), np.int64)
+    time, length, _, flags = batch.counted
     sort_out: Any = k.pick
-    count = sort_out(
+    count, told = sort_out(
         taken.which, taken.rows, taken.ended_at, readonly(batch.frame["payload"].bin.size().to_numpy()),
-        batch.counted[3], readonly(batch.frame["protocol"].to_numpy()), subscribers(batch.frame),
-        most_packets, most_bytes, records.HEAD,
-        *(table[name] for name in VALUES), np.zeros(len(table["kept"]), np.int32),
-        labels, groups, room, facts, ended,
+        time, length, flags, readonly(batch.frame["protocol"].to_numpy()), *carriers(batch.frame),
+        most_packets, most_bytes, records.HEAD, *(table[name] for name in VALUES),
+        *(np.zeros(len(table["kept"]), np.int32) for _ in range(2)),
+        groups, room, facts, pieces, piece_rows, ended,
     )  # fmt: skip
     packets = np.flatnonzero(groups >= 0)
-    return Picked(labels, packets, groups[packets], room[packets], facts[:, :count], ended)
+    return Picked(packets, groups[packets], room[packets], facts[:, :count], pieces[:, :told], ended)
 
 
-def subscribers(frame: pl.DataFrame) -> npt.NDArray[np.uint64]:
-    """The IMSI of each packet as a number; 0 where there is none."""
-    if "imsi" not in frame.columns:
-        return readonly(np.zeros(frame.height, np.uint64))
-    numbers = frame["imsi"].cast(pl.UInt64, strict=False).fill_null(0)
-    return readonly(numbers.to_numpy())
+def carriers(frame: pl.DataFrame) -> tuple[npt.NDArray[Any], ...]:
+    """What carries each packet; nothing if the packets do not say it."""
+    if CARRIER_COLUMNS[1] not in frame.columns:
+        return tuple(readonly(np.empty(0, kind)) for kind in (np.uint64, np.uint64, np.uint32))
+    return tuple(readonly(frame[name].to_numpy()) for name in CARRIER_COLUMNS)
 
 
 def first_packets(

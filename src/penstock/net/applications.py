@@ -20,19 +20,28 @@ if TYPE_CHECKING:
     from penstock.net.dpi import Choice
 
 SHARES = "shares"
+CARRIER_COLUMNS = ("carrier_ip_high", "carrier_ip_low", "carrier_id")
+CARRIED = ("outer_dst_ip_high", "outer_dst_ip_low")
 _MOST_PACKETS, _MOST_BYTES = 16, 1 << 15
 
 
 def application_key(packets: pl.DataFrame) -> pl.DataFrame:
     """Add the key of the conversation and the payload; needs the columns of `flow_key` and ``packet``.
 
-    An ``imsi`` that is there stays.
+    With the columns ``outer_dst_ip_high`` and ``outer_dst_ip_low`` each packet also says which tunnel of a
+    mobile network carries it, so that `Applications` can tell whose a flow is.
     """
     import polars as pl
 
+    from penstock.net._layout import GB, GTP
+
     payload = pl.col("packet").bin.slice("payload_offset", "payload_length").alias("payload")
-    more = [name for name in ("imsi",) if name in packets.columns]
-    return with_key(packets, "payload_length", "tcp_seq", "tcp_ack", "icmp_type", "icmp_code", payload, *more)
+    more: list[str | pl.Expr] = ["payload_length", "tcp_seq", "tcp_ack", "icmp_type", "icmp_code", payload]
+    if CARRIED[0] in packets.columns:
+        is_mobile = pl.col("tunnel").is_in([GTP, GB])
+        for name, of in zip(CARRIER_COLUMNS, (*CARRIED, "tunnel_id"), strict=True):
+            more.append(pl.when(is_mobile).then(of).otherwise(0).cast(packets.schema[of]).alias(name))
+    return with_key(packets, *more)
 
 
 @dataclass(frozen=True, init=False)
@@ -46,8 +55,9 @@ class Applications(Operator):
 
     The output ``shares`` has the packets, bytes and new flows of each application as they come: each packet
     once, under the application that its flow has in the end (those of a flow that is not decided yet follow
-    when it is). With an ``imsi`` in the input there is a row for each subscriber, so that subscribers can be
-    counted over all slices without counting one twice.
+    when it is). If packets say which tunnel carries them (see `application_key`), there is a row for each
+    flow, and both outputs have `TUNNEL_KEY` and ``time``: the tunnel of the flow's first packet in one, and
+    when that passed. Lead them through `Subscribers` to learn whose the flows are.
     """
 
     idle_us: int
@@ -57,6 +67,7 @@ class Applications(Operator):
     engine: Choice
 
     outputs = {SHARES: {}}
+    state_version = 2
 
     def __init__(
         self, *, idle: str | dt.timedelta = "120s", active: str | dt.timedelta = "30m", packets: int = 12,
@@ -87,7 +98,7 @@ class Applications(Operator):
         from penstock.net import _application_rows as rows
         from penstock.net import _flow_table as flow_table
 
-        told = rows.Told(emit, batch.schema.get("imsi"))
+        told = rows.Told(emit, has_carriers=CARRIER_COLUMNS[0] in batch.columns)
         if not batch.height:  # tells the plan the columns
             told.flows(state["flows"].frame(np.empty(0, np.int64)), {}, is_new=True)
         packets = flow_table.Batch.of(batch)
@@ -107,7 +118,7 @@ class Applications(Operator):
         over = flow_table.expired(state, time, self.idle_us)
         if not len(over):
             return
-        told = rows.Told(emit, rows.imsi_type(emit))
+        told = rows.Told(emit, has_carriers=CARRIED[0] in emit.columns(SHARES).names)
         flows = state["flows"].frame(over)
         is_open = flows["verdict"] == 0
         waiting = flows.filter(is_open)
@@ -124,16 +135,18 @@ class Applications(Operator):
 
     def _look(self, state: Any, packets: Any, taken: Any, told: Any) -> None:
         """Count packets of decided flows; judge the others, and tell of those that ended."""
+        import numpy as np
+
         from penstock.net import _application_kernels as k
         from penstock.net import _application_rows as rows
         from penstock.net import _judging as judging
         from penstock.net.dpi import engine
 
         picked = judging.pick(state, packets, taken, self.packets, self.bytes_kept)
-        told.packets(packets.frame, picked.labels)
+        told.pieces(picked.pieces)
         ended = rows.with_endings(taken.ended, picked)
         hosts = rows.hosts_of_decided(state, ended)
-        numbers, found = picked.labels[:0], {}
+        numbers, found = np.empty(0, np.int64), {}
         if picked.facts.shape[1]:
             groups = state["flows"].frame(picked.facts[k.ROW])
             given = judging.first_packets(state, packets, picked, groups)

@@ -35,8 +35,11 @@ VALUES = {
 def flow_key(packets: pl.DataFrame) -> pl.DataFrame:
     """Add the key of the conversation; packets that are not IP or have no time are left out.
 
-    The ends of packets in a tunnel are those inside. The key of a tunnel with one number per direction
-    (GTP-U) does not hold the number.
+    The ends of packets in a tunnel are those inside. A tunnel's number tells networks apart that may use
+    the same addresses (VXLAN, Geneve, GRE), and is part of the key. In mobile networks it stands for a
+    subscriber, whose address does that already, and it changes while a conversation goes on: GTP-U has one
+    per direction and new ones after a handover, on Gb a new TLLI follows each new P-TMSI. There the key
+    holds 0; whose a flow is, the tunnel says (see `Applications` and `Subscribers`).
     """
     return with_key(packets)
 
@@ -45,7 +48,7 @@ def with_key(packets: pl.DataFrame, *more: str | pl.Expr) -> pl.DataFrame:
     """What `flow_key` gives, and more columns."""
     import polars as pl
 
-    from penstock.net._layout import GTP
+    from penstock.net._layout import GB, GTP
 
     ends = [(f"src_{name}", f"dst_{name}") for name in ("ip_high", "ip_low", "port")]
     forward = pl.lit(value=True)
@@ -56,9 +59,8 @@ def with_key(packets: pl.DataFrame, *more: str | pl.Expr) -> pl.DataFrame:
     )
     lesser = [pl.when("forward").then(src).otherwise(dst).alias("a" + src[3:]) for src, dst in ends]
     greater = [pl.when("forward").then(dst).otherwise(src).alias("b" + src[3:]) for src, dst in ends]
-    number = (
-        pl.when(pl.col("tunnel") == GTP).then(0).otherwise("tunnel_id").cast(pl.UInt32).alias("tunnel_id")
-    )
+    is_mobile = pl.col("tunnel").is_in([GTP, GB])
+    number = pl.when(is_mobile).then(0).otherwise("tunnel_id").cast(pl.UInt32).alias("tunnel_id")
     return kept.select(
         *lesser, *greater, "protocol", "vlan", number, "time", "length", "tcp_flags", "forward", *more
     )

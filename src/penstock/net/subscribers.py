@@ -11,6 +11,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.durations import microseconds
 from penstock.net.tunnels import TUNNEL_KEY
 from penstock.operators.operator import Emit, Operator
 
@@ -24,16 +25,22 @@ _KEY = dict(zip(TUNNEL_KEY, ("uint64", "uint64", "uint32"), strict=True))
 _CODES = {"imsi": "uint64", "msisdn": "uint64", "network": "uint32", "place": "uint64"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Subscribers(Operator):
     """Add the columns `SUBSCRIBER` to packets, from the tunnel that each travels in.
 
-    Takes packets, and on its input ``tunnels`` the rows of `GtpTunnels`; both keyed by `TUNNEL_KEY`. A packet
-    gets what held at its own time, however inputs and epochs come: packets wait for the punctuation, a tunnel
-    counts from its row's time on until a row ends it. Of a packet whose tunnel is unknown the columns are
-    null; none is left out. Packets that come behind the punctuation get what holds then. State: the open
-    tunnels and what waits, saved by what changed.
+    Takes packets, or flows or shares of `Applications`, and on its input ``tunnels`` the rows of `GtpTunnels`
+    and `GbTunnels`; all keyed by `TUNNEL_KEY`. A row gets what held at its own ``time``, however inputs and
+    epochs come: rows wait for the punctuation, a tunnel counts from its row's time on until a row ends it. If
+    the tunnel is unknown the columns are null; no row is left out. Rows may come up to ``late`` behind the
+    punctuation, which flows do that are told when they end; later ones get what holds then. State: the open
+    tunnels, what changed within ``late``, and what waits, saved by what changed.
     """
+
+    late_us: int
+
+    def __init__(self, *, late: str | dt.timedelta = "0s") -> None:
+        object.__setattr__(self, "late_us", microseconds(late, where="Subscribers", what="late"))
 
     def init_state(self) -> dict[str, Any]:
         from penstock.operators.keyed import KeyedTable
@@ -60,15 +67,16 @@ class Subscribers(Operator):
         from penstock.operators.event_time import as_us
 
         clock = as_us(time)
-        changes = _before(state[CHANGES], clock)
-        packets = _before(state[PACKETS], clock)
+        packets = before(state[PACKETS], clock)
         if packets is not None:
+            changes = state[CHANGES].before(clock) if len(state[CHANGES]) else None
             emit(_told(packets, changes, state[TUNNELS]))
-        if changes is not None:
-            _fold(changes, state[TUNNELS])
+        settled = before(state[CHANGES], clock - self.late_us)
+        if settled is not None:
+            _fold(settled, state[TUNNELS])
 
 
-def _before(waiting: Any, clock: int) -> pl.DataFrame | None:
+def before(waiting: Any, clock: int) -> pl.DataFrame | None:
     """The rows whose time has come, which are let go; None if there are none."""
     if not (waiting.times < clock).any():
         return None
@@ -114,7 +122,7 @@ def _told(packets: pl.DataFrame, changes: pl.DataFrame | None, known: Any) -> pl
             over = ~changes["is_valid"].to_numpy()
             values[in_changes] = np.where(over, 0, changes[name].to_numpy())[-2 - found[in_changes]]
         codes[name] = values
-    return packets.with_columns(_texts(pl.DataFrame(codes))[who].get_columns())
+    return packets.with_columns(texts(pl.DataFrame(codes))[who].get_columns())
 
 
 def _last_change(packets: pl.DataFrame, changes: pl.DataFrame) -> npt.NDArray[np.int64]:
@@ -124,6 +132,7 @@ def _last_change(packets: pl.DataFrame, changes: pl.DataFrame) -> npt.NDArray[np
 
     by = list(TUNNEL_KEY)
     placed = changes.select("time", *by).with_row_index("change").sort("time", maintain_order=True)
+    placed = placed.join(packets.select(by), on=by, how="semi")
     asked = packets.select("time", *by).with_row_index("packet")
     asked = asked.join(placed.select(by).unique(), on=by, how="semi").filter(pl.col("time").is_not_null())
     asked = asked.sort("time", maintain_order=True)
@@ -147,7 +156,7 @@ def _fold(changes: pl.DataFrame, known: Any) -> None:
         known.last(name, rows, valid[name].to_numpy())
 
 
-def _texts(codes: pl.DataFrame) -> pl.DataFrame:
+def texts(codes: pl.DataFrame) -> pl.DataFrame:
     """Digits and places as people read them."""
     from penstock.net import _subscriber_codes as c
 
