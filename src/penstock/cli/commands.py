@@ -11,6 +11,8 @@ from typer.core import TyperGroup
 
 from penstock.cli.net import app as net_app
 from penstock.cli.options import parse_settings, parse_time
+from penstock.cli.savepoint import app as savepoint_app
+from penstock.cli.savepoint import drop_state, rescale, restore_for_run
 from penstock.errors import PenstockError
 
 T = TypeVar("T")
@@ -101,6 +103,14 @@ def run(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Start although another runner holds the directory.")
     ] = False,
+    savepoint: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="SAVEPOINT", help="Begin with this savepoint, in a new directory."),
+    ] = None,
+    ignore_state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NODE", help="Drop the state of this node, once; repeat the option for others."),
+    ] = None,
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; repeat it.")
     ] = None,
@@ -112,6 +122,11 @@ def run(
     time_between = _usage(parse_time)(every) if every else None
     settings = _usage(lambda _: parse_settings(conf or []))("")
     app = load_app(target, values or ())
+    place = directory or Path(".penstock") / app.topology.name
+    if savepoint is not None:
+        restore_for_run(savepoint, place, partitions=partitions, master=master)
+    if ignore_state:
+        drop_state(place, ignore_state)
     run_topology(
         app.topology,
         app.live,
@@ -226,3 +241,5 @@ def doctor(
 
 
 app.add_typer(net_app, name="net")
+app.add_typer(savepoint_app, name="savepoint")
+app.command()(rescale)

@@ -86,6 +86,18 @@ class Delta(Sink):
             # Another writer may win; the epoch is committed in any case and the next round tries again.
             _LOG.warning("compaction of %s was put off: %s", self.path, error)
 
+    def newest_epoch(self, context: SinkContext) -> int | None:
+        """The newest epoch whose rows are in the table."""
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+
+        try:
+            version: int | None = _open(self.path).transaction_version(context.app_id)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise self._unavailable(context, f"cannot be opened as a Delta table ({error})") from error
+        return version
+
     def describe(self) -> str:
         """One line for people."""
         by = f", partition_by={list(self.partition_by)}" if self.partition_by else ""

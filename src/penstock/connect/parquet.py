@@ -51,6 +51,10 @@ class ParquetFiles(Sink):
         """All committed rows, in the order of runs and epochs."""
         return read(self.path)
 
+    def newest_epoch(self, context: SinkContext) -> int | None:
+        """The newest epoch that has a manifest."""
+        return max((int(path.stem) for path in self._manifest(context).parent.glob("*.json")), default=None)
+
     def describe(self) -> str:
         """One line for people."""
         return f"ParquetFiles({shown_path(self.path)})"

@@ -70,6 +70,10 @@ class Sink(ABC):
         May run again for the same epoch after a crash at any moment and then changes nothing.
         """
 
+    def newest_epoch(self, context: SinkContext) -> int | None:
+        """The newest epoch that the sink holds of this run; None if it has none or cannot tell."""
+        return None
+
     def describe(self) -> str:
         """One line for people."""
         return type(self).__name__

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner, Split
+from penstock.control.holding import honour_hold
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
@@ -96,6 +97,7 @@ class IntakeReader(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        honour_hold(self._directory.path)
         if self._directory.hold.exists():
             return start
         with failures_recorded(self._directory):

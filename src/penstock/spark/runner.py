@@ -13,12 +13,16 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
+from penstock.control.checkpoint import check
+from penstock.control.holding import clear_holds
 from penstock.control.progress import Progress
+from penstock.control.rescale_swap import finish_rescale
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
 from penstock.errors import SparkGone, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
+from penstock.spark.damage import damage_in
 from penstock.spark.intake import FORMAT
 from penstock.spark.lowering import lay_fabric
 from penstock.spark.offset_log import read_offset
@@ -43,6 +47,9 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     lock = directory.lock(take_over=options.take_over)
     try:
         term = directory.begin_term()
+        clear_holds(directory.path)
+        finish_rescale(directory)
+        check(directory.path)
         fabric = _fabric(directory, program, options)
         change = _adopt(directory, program, fabric["hops"], options)
         directory.hold.unlink(missing_ok=True)
@@ -209,6 +216,8 @@ class Handle:
         if error is None:
             return
         recorded = self._directory.take_failure()
+        if damage := damage_in(f"{error} {recorded}", self._directory):
+            raise damage
         if recorded is not None:
             raise recorded
         failure = self._failed(_first_words(str(error)))
