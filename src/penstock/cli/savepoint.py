@@ -168,6 +168,6 @@ def _summary(savepoint: Savepoint) -> str:
     at = dt.datetime.fromtimestamp(manifest.taken_ns / 1e9, dt.UTC)
     return (
         f"'{manifest.topology}' after epoch {manifest.epoch}, version {manifest.version}, "
-        f"{at:%Y-%m-%d %H:%M:%S} UTC, "
-        f"{manifest.partitions} state partitions, {numbers.size(manifest.nbytes)} in {len(manifest.files)} files"
+        f"{at:%Y-%m-%d %H:%M:%S} UTC, {manifest.partitions} state partitions, "
+        f"{numbers.size(manifest.nbytes)} in {len(manifest.files)} files"
     )
