@@ -272,6 +272,42 @@ def test_no_segments_do_harm(made: list[tuple[int, bytes, int, bool]], cuts: lis
         assert found["data"].bin.size().sum() <= sum(len(data) for _, data, _, _ in made)
 
 
+def many(count: int) -> list[bytes]:
+    """So many connections, each with a byte missing before what it sends."""
+    return [
+        part for n in range(count) for part in (syn(port=2000 + n), segment(FIRST + 1, b"x", port=2000 + n))
+    ]
+
+
+def test_of_too_many_connections_those_that_were_silent_longest_are_ended_and_told() -> None:
+    rows = segments([*many(40), segment(FIRST + 2, b"y", port=2000)])
+    found = told(net.TcpStreams(slice_flows=32), rows)
+    evicted = found["evicted"]["a_port"].to_list() + found["evicted"]["b_port"].to_list()
+    gone = {port for port in evicted if port != 80}
+    # The first connection was heard last; thirty are kept, so that the bound is not met at once again.
+    assert gone == set(range(2001, 2011))
+    ended = found["out"].filter(pl.col("gap_reason") == "no memory")
+    assert ended.height == len(gone)
+    assert set(ended["gap_bytes"]) == {1}
+
+
+def test_a_slice_never_keeps_more_connections_than_its_bound() -> None:
+    operator = net.TcpStreams(slice_flows=10)
+    state, kept = operator.init_state(), Kept()
+    rows = segments(many(200))
+    for first in range(0, rows.height, 20):
+        operator.process(rows[first : first + 20], state, kept)
+        assert (state["flows"]["is_open"] == 1).sum() <= 10
+    operator.on_punctuation(dt.datetime.max, state, kept)
+    given = sum(part["data"].bin.size().sum() for part in kept.made["out"])
+    assert given == 200
+
+
+def test_evictions_are_the_same_in_every_way_that_an_operator_may_be_run() -> None:
+    rows = segments(many(60))
+    check_operator(lambda: net.TcpStreams(slice_flows=16), [rows[:50], rows[50:80], rows[80:]], processes=1)
+
+
 def test_bounds_that_hold_nothing_are_refused() -> None:
     with pytest.raises(BadArgument):
         net.TcpStreams(direction_bytes=0)

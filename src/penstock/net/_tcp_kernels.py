@@ -54,10 +54,12 @@ def take(
 
 
 @kernel
-def end(rows: Column, flows: Column, pieces: Column, ends: Column, out: Column, count: Column) -> None:
-    """End flows that have been silent for too long."""
+def end(
+    rows: Column, why: int, flows: Column, pieces: Column, ends: Column, out: Column, count: Column
+) -> None:
+    """End flows that have been silent for too long, or longest."""
     for i in range(len(rows)):
-        _end_flow(rows[i], y.LOST, flows, pieces, ends, out, count)
+        _end_flow(rows[i], why, flows, pieces, ends, out, count)
 
 
 @step

@@ -23,6 +23,7 @@ _TCP = 6
 _WIDTHS = ("uint64", "uint64", "uint16", "uint64", "uint64", "uint16", "uint8", "uint16", "uint32")
 _KEY_TYPES = dict(zip(FLOW_KEY, _WIDTHS, strict=True))
 _FLOWS, _WAITING = "flows", "waiting"
+EVICTED = "evicted"
 
 
 def tcp_segments(packets: pl.DataFrame) -> pl.DataFrame:
@@ -74,13 +75,19 @@ class TcpStreams(Operator):
     piece besides its own); then the gap is given up and counted. The rows given out then
     are as old as their segments.
 
-    The output does not depend on how epochs are cut, if no packet comes later than the source's lateness.
+    A slice knows at most ``slice_flows`` connections at the end of an epoch: of more, those that were silent
+    longest are ended (reason "no memory") and told in the output ``evicted``, one row each. Such a connection
+    begins anew if it goes on.
+
+    The output does not depend on how epochs are cut, if no packet comes later than the source's lateness and
+    no connection is evicted.
     """
 
     wait_us: int
     idle_us: int
     direction_bytes: int
     slice_bytes: int
+    slice_flows: int
 
     returns = {
         **_KEY_TYPES,
@@ -92,6 +99,7 @@ class TcpStreams(Operator):
         "gap_bytes": "int64",
         "gap_reason": "string",
     }
+    outputs = {EVICTED: {**_KEY_TYPES, "last_time": "timestamp", "connection": "uint32"}}
 
     def __init__(
         self,
@@ -100,9 +108,14 @@ class TcpStreams(Operator):
         idle: str | dt.timedelta = "120s",
         direction_bytes: int = 1 << 20,
         slice_bytes: int = 16 << 20,
+        slice_flows: int = 1 << 18,
     ) -> None:
         where = "TcpStreams"
-        for what, got in (("direction_bytes", direction_bytes), ("slice_bytes", slice_bytes)):
+        for what, got in (
+            ("direction_bytes", direction_bytes),
+            ("slice_bytes", slice_bytes),
+            ("slice_flows", slice_flows),
+        ):
             if got < 1:
                 raise BadArgument(where=where, what=what, got=got, allowed="1 or more")
             object.__setattr__(self, what, got)
@@ -136,11 +149,11 @@ class TcpStreams(Operator):
         work = Work(state[_FLOWS], state[_WAITING], segments, data)
         self._take(work, NEVER)
         self._close(work, emit)
+        self._keep_bound(state, emit)
 
     def on_punctuation(self, time: dt.datetime, state: dict[str, Any], emit: Emit) -> None:
         import numpy as np
 
-        from penstock.net import _tcp_kernels as kernels
         from penstock.net._tcp_waiting import Work
         from penstock.operators.event_time import as_us
 
@@ -151,8 +164,35 @@ class TcpStreams(Operator):
         nothing = np.empty((0, y.SEGMENT), np.int64)
         work = Work(flows, waiting, nothing, others=np.flatnonzero(is_idle))
         self._take(work, now)
-        ended = work.others[~work.is_waiting()[work.others]]
-        kernels.end(ended, work.flows, work.pieces, work.ends, work.out, work.count)
+        self._end(work, work.others[~work.is_waiting()[work.others]], y.LOST, flows, emit)
+
+    def _keep_bound(self, state: dict[str, Any], emit: Emit) -> None:
+        """End the flows that were silent longest if there are too many; some more, so that it is seldom."""
+        import numpy as np
+        import polars as pl
+
+        from penstock.net._tcp_waiting import Work
+        from penstock.operators.event_time import NEVER, as_timestamps
+
+        flows = state[_FLOWS]
+        rows = np.flatnonzero(flows["is_open"] == 1)
+        if len(rows) <= self.slice_flows:
+            return
+        known = flows.frame(rows).select(*FLOW_KEY, "last_time_us", pl.col("connection").cast(pl.UInt32))
+        # The key decides between equals: the numbers of rows may change when a state is moved.
+        oldest = known.with_row_index("place").sort("last_time_us", *FLOW_KEY)
+        gone = oldest[: len(rows) - self.slice_flows * 15 // 16]
+        nothing = np.empty((0, y.SEGMENT), np.int64)
+        work = Work(flows, state[_WAITING], nothing, others=rows[gone["place"].to_numpy()])
+        self._take(work, NEVER)
+        self._end(work, work.others, y.NO_MEMORY, flows, emit)
+        last = as_timestamps(gone["last_time_us"].to_numpy(), "last_time")
+        emit.to(EVICTED, gone.with_columns(last).select(*self.outputs[EVICTED]))
+
+    def _end(self, work: Any, ended: Any, why: int, flows: KeyedTable, emit: Emit) -> None:
+        from penstock.net import _tcp_kernels as kernels
+
+        kernels.end(ended, why, work.flows, work.pieces, work.ends, work.out, work.count)
         work.flows[ended, y.IS_OPEN] = 0
         self._close(work, emit)
         flows.remove(work.rows(ended))
