@@ -8,12 +8,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from penstock.errors import RunDirectoryBroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,18 @@ class FileEntry:
     mark: int  # of its content, see file_scan.mark_of
     kind: Literal["taken", "changed"] = "taken"
 
-    def to_json(self) -> list[Any]:
-        return [self.path, self.size, self.mtime_ns, self.mark, self.kind]
+    def to_line(self) -> bytes:
+        """The entry as a line of the log, with a checksum: a changed size would mean other rows."""
+        text = json.dumps([self.path, self.size, self.mtime_ns, self.mark, self.kind]).encode()
+        return b"%s\t%08x\n" % (text, zlib.crc32(text))
+
+    @classmethod
+    def of_line(cls, line: bytes) -> FileEntry:
+        """Raises ValueError for a damaged line. Lines had no checksum at first, and are read still."""
+        text, tab, mark = line.partition(b"\t")
+        if tab and mark != b"%08x" % zlib.crc32(text):
+            raise ValueError("its checksum does not fit")
+        return cls(*json.loads(text))
 
 
 class FileIndex:
@@ -77,7 +90,7 @@ class FileIndex:
         """Write entries down; durable when this returns. What another process added is kept."""
         with self._locked() as handle:
             fresh = [entry for entry in entries if self.latest(entry.path) != entry and self._is_news(entry)]
-            data = "".join(json.dumps(entry.to_json()) + "\n" for entry in fresh).encode()
+            data = b"".join(entry.to_line() for entry in fresh)
             if data:
                 os.pwrite(handle, data, self._read_to)
                 os.fsync(handle)
@@ -105,8 +118,15 @@ class FileIndex:
         whole = data.rfind(b"\n") + 1
         if whole < len(data):  # a crash while writing; no offset names what was not synced
             os.ftruncate(handle, self._read_to + whole)
-        for line in data[:whole].splitlines():
-            self._remember(FileEntry(*json.loads(line)))
+        for line in data[:whole].split(b"\n")[:-1]:
+            try:
+                self._remember(FileEntry.of_line(line))
+            except (ValueError, TypeError) as error:
+                raise RunDirectoryBroken(
+                    path=self._log,
+                    what=f"line {len(self) + 1} is damaged ({error})",
+                    next_step="restore the file from a savepoint or another copy, or begin a new run",
+                ) from error
         self._read_to += whole
 
     def _remember(self, entry: FileEntry) -> None:
