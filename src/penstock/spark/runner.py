@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from penstock.connect.source import END_OF_TIME
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
-from penstock.control.checkpoint import check
+from penstock.control.checkpoint import check, last_committed
 from penstock.control.holding import clear_holds
 from penstock.control.progress import Progress
 from penstock.control.rescale_swap import finish_rescale
@@ -208,8 +209,14 @@ class Handle:
         return newest == self.version
 
     def _has_finished(self) -> bool:
-        progress = self.progress()
-        return progress is not None and progress.finished and self._has_read_all()
+        progress, done = self.progress(), last_committed(self._directory.checkpoint)
+        if done is None or not self._has_read_all():
+            return False
+        if progress is not None and progress.epoch == done:
+            return progress.finished
+        # The log of progress is for people and may be cut or damaged: the offsets say it too.
+        promises = read_offset(self._directory, done)["punctuation"].get("sources", {})
+        return all(promises.get(name) == END_OF_TIME for name in self._program.sources)
 
     def _raise_failure(self) -> None:
         error = self.query.exception()
