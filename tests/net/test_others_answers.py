@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
-import polars as pl
 import pytest
-from tests.net.answers import DATA, MISSING, arkime, read, sessions, zeek_inner
+from tests.net.answers import DATA, MISSING
+from typer.testing import CliRunner
 
-from penstock import net
-from penstock.net.compare import Difference, compare_with_ndpi
+from penstock.cli.commands import app
+from penstock.errors import BadArgument
+from penstock.net.compare import Difference, captures_with_answers, compare_with_ndpi
+from penstock.net.compare_sessions import arkime, compare_sessions, zeek_inner
+from penstock.net.difference_report import difference_report
 from penstock.net.inspection import inspect
 
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)
@@ -39,29 +43,23 @@ def explained(difference: Difference) -> str:
     return DIFFERENT_FROM_NDPI.get(difference.capture, "not explained")
 
 
-def test_totals_equal_those_of_ndpi_except_where_it_leaves_packets_out() -> None:
-    captures = [
-        path.with_name(path.name.removesuffix(".out")) for path in sorted((DATA / "dpi").glob("*.out"))
-    ]
-    differences = compare_with_ndpi(captures)
-    print("\n".join(f"{difference}: {explained(difference)}" for difference in differences))
+@pytest.fixture(scope="module")
+def differences() -> list[Difference]:
+    captures = captures_with_answers(DATA / "dpi")
     assert len(captures) == 209
-    assert {difference.capture for difference in differences} == set(DIFFERENT_FROM_NDPI)
+    found = compare_with_ndpi(captures)
+    print("\n".join(f"{difference}: {explained(difference)}" for difference in found))
+    return found
 
 
-def test_flow_counts_equal_those_of_ndpi() -> None:
-    reports = sorted((DATA / "dpi").glob("*.out"))
-    different = set()
-    for report in reports:
-        theirs = re.findall(
-            r"^\S[^\t]*\t\d+\s+\d+\s+(\d+)\s*$", report.read_text(errors="replace"), re.MULTILINE
-        )
-        packets = read(report.with_name(report.name.removesuffix(".out")))
-        if net.flow_key(packets).select(net.FLOW_KEY).n_unique() != sum(map(int, theirs)):
-            different.add(report.name.removesuffix(".out"))
+def test_totals_equal_those_of_ndpi_except_where_it_leaves_packets_out(differences: list[Difference]) -> None:
+    assert {each.capture for each in differences if each.is_in_packets} == set(DIFFERENT_FROM_NDPI)
+
+
+def test_flow_counts_equal_those_of_ndpi(differences: list[Difference]) -> None:
     # capwap_data has three flows inside of CAPWAP, which is not looked into.
     known = {*DIFFERENT_FROM_NDPI, "capwap_data.pcapng"} - {"reasm_crash_anon.pcapng"}
-    assert different == known
+    assert {each.capture for each in differences if each.is_in_flows} == known
 
 
 def tcpdump_cases() -> list[tuple[str, Path, Path]]:
@@ -101,7 +99,8 @@ def test_the_whole_corpus_is_read_without_an_error() -> None:
 @pytest.mark.parametrize("name", ["gtp-u", "gtp-iphone", "ipv6-gtp6"])
 def test_inner_sessions_equal_those_of_arkime(name: str) -> None:
     folder = DATA / "gtp" / "arkime"
-    assert sessions(read(folder / f"{name}.pcap")) == arkime(folder / f"{name}.test")
+    theirs = arkime(folder / f"{name}.test")
+    assert compare_sessions(folder / f"{name}.pcap", theirs, only_tunnelled=False) == []
 
 
 ZEEK = {
@@ -120,5 +119,28 @@ ZEEK = {
 @pytest.mark.parametrize("baseline", ZEEK)
 def test_inner_sessions_equal_those_of_zeek(baseline: str) -> None:
     folder = DATA / "gtp" / "zeek_tunnels"
-    inner = read(folder / ZEEK[baseline]).filter(pl.col("tunnel_depth") > 0)
-    assert sessions(inner) == zeek_inner(folder / "Baseline" / f"core.tunnels.{baseline}" / "conn.log")
+    theirs = zeek_inner(folder / "Baseline" / f"core.tunnels.{baseline}" / "conn.log")
+    assert compare_sessions(folder / ZEEK[baseline], theirs, only_tunnelled=True) == []
+
+
+def test_the_difference_report_ends_with_its_figures(tmp_path: Path) -> None:
+    folder = tmp_path / "captures"
+    folder.mkdir()
+    for name in ("quic-v2.pcapng", "quic-v2.pcapng.out", "capwap.pcap", "capwap.pcap.out"):
+        (folder / name).write_bytes((DATA / "dpi" / name).read_bytes())
+    (folder / "gtp-u.pcap").write_bytes((DATA / "gtp" / "arkime" / "gtp-u.pcap").read_bytes())
+    (folder / "gtp-u.test").write_bytes((DATA / "gtp" / "arkime" / "gtp-u.test").read_bytes())
+    out = tmp_path / "report.txt"
+    asked = ["net", "compare", str(folder), "--engine", "builtin", "--out", str(out)]
+    lines = CliRunner().invoke(app, asked, catch_exceptions=False).output.splitlines()
+    figures = json.loads(lines[-1])
+    assert out.read_text().splitlines() == lines[:-1]
+    assert (figures["captures"], figures["captures_with_sessions"]) == (2, 1)
+    assert (figures["captures_with_other_packets"], figures["sessions_that_differ"]) == (1, 0)
+    assert any(line.startswith("  capwap.pcap: ") for line in lines)
+
+
+def test_the_difference_report_wants_answers_to_compare_with(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument) as refused:
+        difference_report(tmp_path)
+    assert refused.value.parameters["got"] == str(tmp_path)

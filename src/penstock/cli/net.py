@@ -67,6 +67,33 @@ def synth(
         typer.echo(f"  {name:<10} {packets:>10} packets  {numbers.size(size):>10}  {flows:>8} flows")
 
 
+@app.command()
+def compare(
+    path: Annotated[
+        Path,
+        typer.Argument(exists=True, help="A folder of captures with NAME.out (nDPI) or NAME.test (Arkime)."),
+    ],
+    engine: Annotated[
+        Literal["best", "ndpi", "builtin"], typer.Option(help="Who says what flows are.")
+    ] = "best",
+    zeek: Annotated[
+        Path | None, typer.Option(exists=True, help="A conn.log of Zeek's about the one capture PATH.")
+    ] = None,
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The report is written here too.")] = Path(
+        "out/difference-report.txt"
+    ),
+) -> None:
+    """List every difference from what other tools say of the same captures; the last line is JSON."""
+    from penstock.net.difference_report import difference_report
+
+    found = difference_report(path, choice=engine, zeek=zeek)
+    text = "\n".join(found.lines())
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text + "\n")
+    typer.echo(text)
+    typer.echo(json.dumps(found.to_json()))
+
+
 def report(found: Inspection) -> str:
     """The summary as text: one table per question."""
     packed = "" if found.compression == "none" else f", {found.compression}"

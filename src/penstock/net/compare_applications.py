@@ -15,6 +15,7 @@ import polars as pl
 from penstock.net.addresses import ip_halves, ip_text
 from penstock.net.applications import Applications, application_key
 from penstock.net.columns import DEFAULT
+from penstock.net.compare import ndpi_report
 from penstock.net.decoding import decode_block
 from penstock.net.opening import NotACapture, opened
 
@@ -100,7 +101,7 @@ def compare_applications(captures: Iterable[Path], operator: Applications) -> Ag
     flows, differences = 0, []
     for capture in captures:
         ours = {judged.ends: judged for judged in our_flows(capture, operator)}
-        for theirs in ndpi_flows(capture.with_name(capture.name + ".out").read_text(errors="replace")):
+        for theirs in ndpi_flows(ndpi_report(capture)):
             flows += 1
             found = ours.get(theirs.ends, Judged(theirs.ends, "no such flow", "Unknown"))
             if found.application != theirs.application:
