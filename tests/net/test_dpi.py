@@ -18,6 +18,8 @@ from penstock.net.dpi import _engine, engine, ndpi
 from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable, one_flow
 from penstock.net.dpi.records import Record, pack
 from penstock.net.dpi.verdict import Engine, FirstPackets
+from penstock.net.quic_keys import V1, V2, initial_keys
+from penstock.net.synth.quic import protected
 
 TCP, UDP = 6, 17
 
@@ -104,6 +106,54 @@ def test_protocols_are_known_by_what_is_said(
     assert verdict(choice, packets, protocol, port)[0] == application
 
 
+def quic_packets(hello: bytes, size: int, version: int = V1) -> list[bytes]:
+    """A client's hello in Initial packets with so much of it in each, later parts first."""
+    destination, source = b"destined", b"from"
+    keys = initial_keys(destination, "client", version)
+    assert keys is not None
+    kind = 0xD0 if version == V2 else 0xC0
+    ids = bytes([len(destination)]) + destination + bytes([len(source)]) + source
+    head = bytes([kind]) + version.to_bytes(4, "big") + ids + b"\0"
+    made = []
+    for number, offset in enumerate(range(0, len(hello), size)):
+        part = hello[offset : offset + size]
+        frame = (
+            b"\x06" + (offset | 0x4000).to_bytes(2, "big") + (len(part) | 0x4000).to_bytes(2, "big") + part
+        )
+        made.append(protected(head, number, (b"\x01" + frame).ljust(1162, b"\0"), keys))
+    return made[::-1]
+
+
+QUIC_HELLO = h.client_hello("www.youtube.com", padding=900)[5:]
+
+
+@pytest.mark.parametrize("version", [V1, V2, 0xFF00001D])
+@pytest.mark.parametrize("size", [1100, 500])
+def test_the_host_in_quic_names_the_service_whatever_packets_bring_it(size: int, version: int) -> None:
+    packets = h.datagrams(quic_packets(QUIC_HELLO, size, version))
+    assert verdict("builtin", packets, UDP) == ("QUIC.YouTube", "www.youtube.com")
+
+
+def test_a_flow_of_quic_is_not_decided_while_its_host_may_still_come() -> None:
+    packets = h.datagrams(quic_packets(QUIC_HELLO, 400))
+    decided = [is_decided("builtin", packets[:count], UDP) for count in (1, 2, 3)]
+    assert decided == [False, False, True]
+
+
+@NEEDS_NDPI
+def test_ndpi_sees_the_same_host_in_quic() -> None:
+    packets = h.datagrams(quic_packets(QUIC_HELLO, 1100))
+    assert verdict("ndpi", packets, UDP) == verdict("builtin", packets, UDP)
+
+
+def test_quic_that_cannot_be_opened_is_still_quic() -> None:
+    (packet,) = quic_packets(QUIC_HELLO, 1100)
+    broken = packet[:40] + bytes(len(packet) - 40)
+    unknown = packet[:1] + b"\xff\0\0\x01" + packet[5:]
+    for sent in (broken, unknown):
+        assert verdict("builtin", h.datagrams([sent]), UDP) == ("QUIC", None)
+
+
 def test_what_is_only_known_by_its_port_is_told_as_a_guess() -> None:
     found = engine("builtin").judge(
         one_flow([Record(b"\x01\x02")], protocol=TCP, src_port=40000, dst_port=443)
@@ -146,7 +196,13 @@ def test_a_verdict_does_not_depend_on_the_flows_before_it(choice: str) -> None:
     assert answers_of(judge, together(flows)) == alone
 
 
-said_first = [h.client_hello("a.example.org"), h.HTTP, h.dns_query("a.example.org"), h.rtp(3)]
+said_first = [
+    *quic_packets(QUIC_HELLO, 500),
+    h.client_hello("a.example.org"),
+    h.HTTP,
+    h.dns_query("a.example.org"),
+    h.rtp(3),
+]
 pieces = st.one_of(
     st.binary(max_size=300),
     st.sampled_from(said_first).flatmap(

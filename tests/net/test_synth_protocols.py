@@ -12,7 +12,8 @@ import pytest
 from tests.net import wire
 
 from penstock.net import synth
-from penstock.net.synth import aes, quic
+from penstock.net.quic_keys import initial_keys
+from penstock.net.synth import aes
 
 TRAFFIC = synth.Traffic(rate=6_000, duration="2s", subscribers=30, ipv6=0.3, seed=9)
 Talks = dict[tuple[tuple[bytes, int], tuple[bytes, int], int], list[wire.Packet]]
@@ -128,7 +129,7 @@ def test_tls_hellos_name_host_and_protocols_and_records_are_whole(made: tuple[sy
 
 def opened(datagram: bytes, destination: bytes, side: str) -> bytes:
     """The frames of the first Initial packet of a datagram; the tag is asserted."""
-    keys = quic.initial_keys(destination, side)
+    keys = initial_keys(destination, side)
     at = 6 + datagram[5]
     at += 1 + datagram[at]
     assert datagram[at] == 0  # no token
@@ -250,11 +251,11 @@ def test_aes_and_gcm_give_the_published_answers() -> None:
 def test_quic_keys_and_headers_are_those_of_rfc_9001() -> None:
     """Appendix A.1 and A.2."""
     destination = bytes.fromhex("8394c8f03e515708")
-    keys = quic.initial_keys(destination, "client")
+    keys = initial_keys(destination, "client")
     assert keys.key.hex() == "1f369613dd76d5467730efcbe3b1a22d"
     assert keys.iv.hex() == "fa044b2f42a3fd3b46fb255c"
     assert keys.header.hex() == "9f50449e04a0e810283a1e9933adedd2"
-    server = quic.initial_keys(destination, "server")
+    server = initial_keys(destination, "server")
     assert server.key.hex() == "cf3a5331653c364c88f0f379b6067e37"
     sample = bytes.fromhex("d1b1c98dd7689fb8ec11d242b123dc9b")
     assert aes.Aes128(keys.header).block(sample)[:5].hex() == "437b9aec36"

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from penstock.frames._jit import readonly
 from penstock.net.dpi import _recognise as kernels
+from penstock.net.dpi._hellos import MORE
 from penstock.net.dpi._protocols import CODE, NAMES, PORTS, PROTOCOLS, SERVICES
+from penstock.net.dpi.quic import quic_hosts
 from penstock.net.dpi.verdict import UNKNOWN, FirstPackets, Label, Verdicts
 
 _STREAM = 8192
@@ -18,7 +20,7 @@ _WIRE_CODES = [CODE[name] for name in _NAMED_BY_WIRE]
 
 
 class Builtin:
-    """Knows some seventy protocols, and services by the hosts that clients name (TLS, HTTP, DNS)."""
+    """Knows some seventy protocols, and services by the hosts that clients name (TLS, QUIC, HTTP, DNS)."""
 
     @property
     def name(self) -> str:
@@ -34,6 +36,10 @@ class Builtin:
             readonly(flows.data), readonly(flows.ends), readonly(flows.src_port), readonly(flows.dst_port),
             readonly(flows.protocol), codes, is_said, hosts, sizes, client, server,
         )  # fmt: skip
+        quic = np.flatnonzero(codes == CODE["QUIC"])
+        if len(quic):
+            states, hosts[quic], sizes[quic] = quic_hosts(flows, quic)
+            is_said[quic] = states != MORE
         guessed, is_sure = _guessed(flows)
         is_plain = codes == 0
         is_decided = is_said | flows.is_last | is_sure
@@ -89,6 +95,8 @@ def service_of(host: str) -> tuple[str, str] | None:
     >>> service_of("www.youtube.com")
     ('YouTube', 'Media')
     """
+    if host.startswith("ocsp."):  # whoever signs certificates runs one
+        return "OCSP", "Network"
     while host:
         if host in SERVICES:
             return SERVICES[host]

@@ -6,37 +6,17 @@ The keys depend on the connection IDs, so a script is the same bytes each time; 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
-from penstock.net.synth.aes import Aes128, gcm_seal, hkdf_expand_label, hkdf_extract
+from penstock.net.quic_keys import Keys, Side, initial_keys
+from penstock.net.synth.aes import Aes128, gcm_seal
 from penstock.net.synth.message import raw
 from penstock.net.synth.script import TO_CLIENT, TO_SERVER, Script, Writer
 from penstock.net.synth.tls import client_hello, server_hello
 
-_SALT_V1 = bytes.fromhex("38762cf7f55934b34d179ae6a4c80cadccbb7f0a")
 _VERSION = b"\0\0\0\x01"
 _INITIAL, _HANDSHAKE = 0xC0, 0xE0
 _TAG_BYTES, _NUMBER_BYTES = 16, 4
 _DATAGRAM_BYTES = 1200
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """What protects one direction."""
-
-    key: bytes
-    iv: bytes
-    header: bytes
-
-
-def initial_keys(destination: bytes, side: str) -> Keys:
-    """The keys of Initial packets, from the first destination connection ID; side is client or server."""
-    secret = hkdf_expand_label(hkdf_extract(_SALT_V1, destination), f"{side} in".encode(), 32)
-    parts = [hkdf_expand_label(secret, b"quic " + label, size) for label, size in _KEY_PARTS]
-    return Keys(*parts)
-
-
-_KEY_PARTS = ((b"key", 16), (b"iv", 12), (b"hp", 16))
 
 
 def varint(value: int) -> bytes:
@@ -64,6 +44,12 @@ def protected(first: bytes, number: int, plain: bytes, keys: Keys) -> bytes:
     return bytes([header[0] ^ mask[0] & 0x0F]) + header[1:at] + hidden + sealed
 
 
+def _keys(destination: bytes, side: Side) -> Keys:
+    keys = initial_keys(destination, side)
+    assert keys is not None  # of version 1 they are known
+    return keys
+
+
 def _long(kind: int, destination: bytes, source: bytes, token: bytes = b"") -> bytes:
     ids = bytes([len(destination)]) + destination + bytes([len(source)]) + source
     return bytes([kind]) + _VERSION + ids + (varint(len(token)) + token if kind == _INITIAL else b"")
@@ -89,14 +75,14 @@ def client_initial(host: str, destination: bytes, source: bytes, rng: random.Ran
     first = _long(_INITIAL, destination, source)
     room = _DATAGRAM_BYTES - len(first) - 2 - _NUMBER_BYTES - _TAG_BYTES
     plain = _crypto(hello.data).ljust(room, b"\0")
-    return protected(first, 0, plain, initial_keys(destination, "client"))
+    return protected(first, 0, plain, _keys(destination, "client"))
 
 
 def server_initial(original: bytes, client: bytes, server: bytes, rng: random.Random) -> bytes:
     """The answer: an acknowledgement and the server's hello, filled up with a handshake packet."""
     hello = server_hello("h3", is_13=True, fill=lambda n: raw(rng.randbytes(n)))
     plain = b"\x02\0\0\0\0" + _crypto(hello.data)
-    packet = protected(_long(_INITIAL, client, server), 0, plain, initial_keys(original, "server"))
+    packet = protected(_long(_INITIAL, client, server), 0, plain, _keys(original, "server"))
     head = _long(_HANDSHAKE | rng.randrange(16), client, server)
     rest = _DATAGRAM_BYTES - len(packet) - len(head) - 2
     return packet + head + (rest | 0x4000).to_bytes(2, "big") + rng.randbytes(rest)
