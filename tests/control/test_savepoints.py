@@ -36,11 +36,11 @@ def run(tmp_path: Path) -> RunDirectory:
 @contextmanager
 def running(run: RunDirectory) -> Iterator[None]:
     """Somebody holds the lock and asks for the next epoch again and again, as Spark does."""
-    ended = threading.Event()
+    ended, term = threading.Event(), run.begin_term()
 
     def plan_epochs() -> None:
         while not ended.wait(0.001):
-            honour_hold(run.path)
+            honour_hold(run, term)
 
     with run.lock():
         thread = threading.Thread(target=plan_epochs)
@@ -112,7 +112,7 @@ def test_a_run_without_a_committed_epoch_cannot_be_saved(tmp_path: Path) -> None
 
 
 def test_a_run_goes_on_when_the_limit_of_a_hold_has_passed(run: RunDirectory) -> None:
-    with running(run), hold(run.path, limit_s=0.05, give_up=lambda: False) as held:
+    with running(run), hold(run, limit_s=0.05, give_up=lambda: False) as held:
         assert held is not None
         held.require()
         while (run.path / "hold.request").exists():  # the run takes it away, and goes on
@@ -122,9 +122,17 @@ def test_a_run_goes_on_when_the_limit_of_a_hold_has_passed(run: RunDirectory) ->
 
 
 def test_a_run_that_begins_ends_the_holds_of_the_one_before(run: RunDirectory) -> None:
-    with running(run), hold(run.path, limit_s=30, give_up=lambda: False) as held:
+    with running(run), hold(run, limit_s=30, give_up=lambda: False) as held:
         assert held is not None
-        clear_holds(run.path)
+        clear_holds(run)
+        with pytest.raises(HoldLost):
+            held.require()
+
+
+def test_a_hold_by_a_runner_that_was_replaced_holds_nobody(run: RunDirectory) -> None:
+    with running(run), hold(run, limit_s=30, give_up=lambda: False) as held:
+        assert held is not None
+        run.begin_term()
         with pytest.raises(HoldLost):
             held.require()
 
@@ -138,7 +146,7 @@ def test_a_savepoint_whose_hold_was_lost_is_taken_again(
     def slow(source: Path, target: Path) -> None:
         link_tree(source, target)
         if source == run.checkpoint and next(losses):
-            clear_holds(run.path)
+            clear_holds(run)
 
     monkeypatch.setattr(savepoints, "link_tree", slow)
     with running(run):
@@ -146,6 +154,7 @@ def test_a_savepoint_whose_hold_was_lost_is_taken_again(
     assert len(savepoints_of(run.path)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["flip", "cut", "gone"])
 def test_every_damaged_file_is_named(run: RunDirectory, how: str) -> None:
     made = create(run.path)

@@ -116,7 +116,7 @@ def _at_rest(run: RunDirectory, deadline: float) -> Iterator[Callable[[], None]]
         looked = time.monotonic()
         return not _is_running(run)
 
-    with hold(run.path, limit_s=HOLD_LIMIT_S, give_up=stopped_or_late) as held:
+    with hold(run, limit_s=HOLD_LIMIT_S, give_up=stopped_or_late) as held:
         if held is not None:
             yield held.require
             return

@@ -97,11 +97,11 @@ class IntakeReader(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        honour_hold(self._directory.path)
         if self._directory.hold.exists():
             return start
         with failures_recorded(self._directory):
             self._directory.require_term(self._term)
+            honour_hold(self._directory, self._term)
             version = self._directory.current()
             program = self._directory.load(version)
             ends, small = dict(start["sources"]), True

@@ -48,7 +48,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     lock = directory.lock(take_over=options.take_over)
     try:
         term = directory.begin_term()
-        clear_holds(directory.path)
+        clear_holds(directory)
         finish_rescale(directory)
         check(directory.path)
         fabric = _fabric(directory, program, options)
