@@ -90,4 +90,4 @@ def _repartition(run: RunDirectory, checkpoint: Path, partitions: int, options: 
 
 
 def _ask_spark(spark: SparkSession, checkpoint: Path, partitions: int) -> None:
-    spark._streamingCheckpointManager.repartition(str(checkpoint), partitions)  # type: ignore[attr-defined]
+    spark._streamingCheckpointManager.repartition(str(checkpoint), partitions)
