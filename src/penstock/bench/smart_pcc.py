@@ -1,4 +1,4 @@
-"""Smart policy and charging control with a million subscribers, in SAND's mix of EDRs and streaming events."""
+"""Smart policy and charging control of a million subscribers, in SAND's mix of EDRs and streaming events."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Smart policy and charging control: tell subscribers who stream video that their quota is running out, in time.
+"""Smart policy and charging control: subscribers who stream video learn in time that their quota runs out.
 
-SAND, section 5.1. Accounting sends event data records (EDR), probes send streaming events; signals a, b and c go
-to the real-time decision component, each once for a subscriber's quota.
+SAND, section 5.1. Accounting sends event data records (EDR), probes send streaming events; signals a, b and c
+go to the real-time decision component, each once for a subscriber's quota.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,20 +79,19 @@ def topology(
             allowed="folders for both, or neither",
         )
     shares: tuple[int | None, int | None] = (rows_per_epoch, rows_per_epoch)
-    records: Source
-    streams: Source
+    sources: tuple[Source, Source]
     if edrs is not None and events is not None:
         ends: Literal["never", "drained"] = "never" if follow else "drained"
-        records = ps.Files(edrs, format=format, schema=EDR, time="time", lateness=lateness, ends=ends)
-        streams = ps.Files(events, format=format, schema=STREAMING, time="time", lateness=lateness, ends=ends)
+        files = partial(ps.Files, format=format, time="time", lateness=lateness, ends=ends)
+        sources = files(edrs, schema=EDR), files(events, schema=STREAMING)
     else:
         network = Network(subscribers=subscribers, rows=rows, seed=seed)
-        records, streams = network.sources(rate)
+        sources = network.sources(rate)
         shares = network.shares(rows_per_epoch or rate or rows)
     top = ps.Topology("smart-pcc")
-    edr = top.source("edr-spout", records, rows_per_epoch=shares[0])
+    edr = top.source("edr-spout", sources[0], rows_per_epoch=shares[0])
     near_quota = edr.filter("edr-adapter", rules.is_near())
-    stream = top.source("streaming-spout", streams, rows_per_epoch=shares[1])
+    stream = top.source("streaming-spout", sources[1], rows_per_epoch=shares[1])
     who = stream.flat_map("who-streams", lambda batch: batch.select("time", "msisdn"))
     joined = who.key_by("msisdn").process(
         "joiner", Joiner(rules), also={"edrs": near_quota.key_by("msisdn")}, parallelism=SLICES

@@ -14,7 +14,7 @@ def signals(
     time: Column, used: Column, limit: Column, renews: Column, free_until: Column, sent: Column,
     window: int, free: float, out: Column,
 ) -> int:  # fmt: skip
-    """Take points in this order, the first ``edrs`` of which are EDRs; gives how many signals were written."""
+    """Take points in this order, the first ``edrs`` of which are EDRs; gives the number of signals."""
     count = 0
     subscriber, q = -1, -1
     for p in order:

@@ -18,7 +18,7 @@ EDR = {
     "quota_used": int,
     "renews": dt.datetime,
 }
-"""An event data record: how much of a plan's quota a subscriber has used, in bytes, and when it begins anew."""
+"""An event data record: how many bytes of a plan's quota are used, and when it begins anew."""
 STREAMING = {"time": dt.datetime, "msisdn": int, "video": str}
 """A probe has seen a subscriber watch a video."""
 SIGNAL = {
@@ -31,7 +31,7 @@ SIGNAL = {
     "renews": dt.datetime,
     "free_bytes": int,
 }
-"""What the decision component gets. One signal per msisdn, plan, quota_limit, renews: the key to tell repeats."""
+"""What the decision component gets, once for each signal, msisdn, plan, quota_limit and renews."""
 SIGNALS = ("a", "b", "c")
 
 
