@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check format bench doctor clean
+.PHONY: help demo test test-fast fuzz check format bench doctor clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,11 @@ test: $(STAMP) ## every test, with Spark
 
 test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds
 	@$(PYTEST) -q -n 2 -m 'not spark and not long'
+
+fuzz: $(STAMP) ## mutated captures through all decoders (INPUTS=1000000, SECONDS=, GUIDED=60, SEED=1)
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(GUIDED),--guided-seconds $(GUIDED)) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP) ## formatting, lint, types, layers
 	@$(BIN)/ruff format --check .

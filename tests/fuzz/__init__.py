@@ -1,0 +1,1 @@
+"""Fuzzing of the whole way from a capture to applications: ``make fuzz``."""

@@ -1,0 +1,41 @@
+"""What fuzzing has found stays mended, and the fuzzer itself finds what it should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import whole_path
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.seeds import seeds
+from tests.fuzz.worker import engines
+
+pytestmark = pytest.mark.long
+FINDINGS = sorted((Path(__file__).parent / "findings").glob("*"))
+
+
+def test_the_seeds_go_the_whole_way_and_reach_every_part(tmp_path: Path) -> None:
+    found = whole_path.follow(seeds(), engines())
+    assert min(found.packets, found.flows, found.stream_bytes, found.control) > 10
+    whole_path.inspect_as_file(seeds()[0], tmp_path)
+
+
+def test_a_number_gives_the_same_mutation_each_time() -> None:
+    corpus = seeds()
+    made = [Mutator(corpus, 1).made(number) for number in range(200)]
+    assert made == [Mutator(corpus, 1).made(number) for number in range(200)]
+    assert len(set(made)) > 190
+    assert made != [Mutator(corpus, 2).made(number) for number in range(200)]
+
+
+def test_some_mutated_captures_go_the_whole_way() -> None:
+    mutator = Mutator(seeds(), 7)
+    whole_path.follow([mutator.made(number) for number in range(2000)], engines())
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=[path.name for path in FINDINGS])
+def test_what_was_found_once_goes_the_whole_way(finding: Path, tmp_path: Path) -> None:
+    capture = finding.read_bytes()
+    whole_path.follow([capture], engines())
+    whole_path.inspect_as_file(capture, tmp_path)

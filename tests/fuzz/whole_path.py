@@ -1,0 +1,179 @@
+"""The whole way of captures through `penstock.net`, with what must hold whatever the bytes are."""
+
+from __future__ import annotations
+
+import datetime as dt
+import gzip
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from penstock import net
+from penstock.net._layout import MOST_TUNNELS, REASONS
+from penstock.net.capture import END, HEAD_BYTES, Block, Resume, Walk, read_header
+from penstock.net.columns import TYPES
+from penstock.net.counting import Counter
+from penstock.net.decoding import decode_block
+from penstock.net.dpi import Choice
+from penstock.net.feeds import BytesFeed
+from penstock.net.inspection import inspect
+from penstock.net.opening import opened
+from penstock.topology.schema import Schema
+from tests.net.rows import Kept
+
+_ALL = tuple(TYPES)
+_WHOLE_FILE = 1 << 40
+
+
+class _Emitted(Kept):
+    """Keeps what an operator emits; of its columns none is promised."""
+
+    def columns(self, output: str = "out") -> Schema:
+        return Schema()
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """How much was found in some captures."""
+
+    packets: int = 0
+    flows: int = 0
+    stream_bytes: int = 0
+    control: int = 0
+
+
+def follow(captures: Sequence[bytes], engines: Sequence[Choice]) -> Followed:
+    """Lead captures through everything that reads wire bytes; the operators see all of them as one input.
+
+    Raises AssertionError where a promise is broken, and whatever else a bug raises.
+    """
+    blocks = [(number, block) for number, capture in enumerate(captures) for block in _walked(capture)]
+    if not blocks:
+        return Followed()
+    block = _together([block for _, block in blocks])
+    packets = decode_block(block, _ALL)
+    assert packets.height == len(block)
+    _check_counts(captures, packets)
+    # Each capture in a VLAN of its own: else all would be in the few flows of the seeds.
+    owners = np.repeat([number for number, _ in blocks], [len(block) for _, block in blocks])
+    packets = packets.with_columns(vlan=pl.Series(owners % 4096).cast(pl.UInt16))
+    whole = _defragmented(packets)
+    streams = _ran(net.TcpStreams(), net.tcp_segments(whole))
+    flows = _ran(net.Flows(), net.flow_key(whole))
+    _check_flows(whole, flows)
+    for engine in engines:
+        judged = _ran(net.Applications(engine=engine), net.application_key(whole))
+        _check_flows(whole, judged)
+    control = net.control_messages(packets)
+    _check_subscribers(packets, _ran(net.GtpTunnels(), control))
+    assert net.gb_frames(packets).height == packets.height
+    stream_bytes = int(streams["data"].bin.size().sum()) if streams.width else 0
+    return Followed(packets.height, flows.height, stream_bytes, control.height)
+
+
+def inspect_as_file(capture: bytes, folder: Path) -> None:
+    """Write a capture to a file, plain and compressed, and look into it as the command line does."""
+    path = folder / "inspected.pcap"
+    path.write_bytes(capture)
+    found = inspect(path)
+    assert found.packets == sum(tally.packets for tally in found.link_types)
+    assert found.damaged >= len(found.damage)
+    if found.format != "unknown":
+        with opened(str(path)) as (walk, _):
+            assert sum(len(block) for block in walk.blocks()) == found.packets
+    path.write_bytes(gzip.compress(capture, 1))
+    assert inspect(path).packets == found.packets
+
+
+def _walked(capture: bytes) -> Iterator[Block]:
+    """The blocks of a capture, taken out of the walk's buffers."""
+    header = read_header(capture[:HEAD_BYTES])
+    if header is None:
+        return
+    feed = BytesFeed(iter([capture[HEAD_BYTES:]]))
+    for block in Walk(header, feed, base=0, held=capture[:HEAD_BYTES]).blocks():
+        for fault in block.faults:
+            assert 0 <= fault.begin <= fault.end <= len(capture)
+        if len(block):
+            ends = block.places[1] + block.lengths[0]
+            assert ends.max() <= len(capture)
+            data = block.data[: int(ends.max())].copy()
+            yield Block(data, block.places.copy(), block.lengths.copy(), block.kinds.copy(), (), block.resume)
+
+
+def _together(blocks: Sequence[Block]) -> Block:
+    starts = np.cumsum([0, *(len(block.data) for block in blocks)])
+    places = [block.places.copy() for block in blocks]
+    for part, start in zip(places, starts, strict=False):
+        part[1] += start
+    return Block(
+        np.concatenate([block.data for block in blocks]),
+        np.concatenate(places, axis=1),
+        np.concatenate([block.lengths for block in blocks], axis=1),
+        np.concatenate([block.kinds for block in blocks], axis=1),
+        (),
+        Resume(0),
+    )
+
+
+def _ran(operator: Any, rows: pl.DataFrame, output: str = "out") -> pl.DataFrame:
+    """What an operator gives for rows in two epochs, with a punctuation in between that some are behind."""
+    state, kept = operator.init_state(), _Emitted()
+    middle = rows.height // 2
+    operator.process(rows[:middle], state, kept)
+    if middle and (time := rows["time"][:middle].drop_nulls().median()) is not None:
+        operator.on_punctuation(time, state, kept)
+    operator.process(rows[middle:], state, kept)
+    operator.on_punctuation(dt.datetime.max, state, kept)
+    return pl.concat(kept.made.get(output) or [pl.DataFrame()], how="diagonal_relaxed")
+
+
+def _check_counts(captures: Sequence[bytes], packets: pl.DataFrame) -> None:
+    """What is only counted, straight from the bytes, is the sum of the rows."""
+    counter = Counter(_WHOLE_FILE, MOST_TUNNELS)
+    for capture in captures:
+        if header := read_header(capture[:HEAD_BYTES]):
+            walk = Walk.over(header, np.frombuffer(capture, np.uint8), header.begin)
+            for _ in counter.count(walk, END):
+                pass
+    counted = pl.concat([rows for _, rows in counter.take()])
+    counted = counted.group_by("reason").agg(pl.col("packets", "captured_bytes").sum())
+    rows = packets.group_by("reason").agg(
+        packets=pl.len().cast(pl.Int64), captured_bytes=pl.col("captured").cast(pl.Int64).sum()
+    )
+    assert counted.sort("reason").equals(rows.sort("reason"))
+    assert packets["reason"].max() < len(REASONS)  # type: ignore[operator]
+    assert (
+        packets["payload_offset"] <= packets.select(pl.max_horizontal("captured", "length")).to_series()
+    ).all()
+
+
+def _defragmented(packets: pl.DataFrame) -> pl.DataFrame:
+    is_part = (pl.col("fragment_offset") > 0) | (pl.col("more_fragments") > 0)
+    whole = _ran(net.Defragment(), packets.filter(pl.col("time").is_not_null()))
+    untouched = packets.filter(~is_part & pl.col("time").is_not_null()).height
+    assert untouched <= whole.height <= packets.height
+    return whole
+
+
+def _check_flows(packets: pl.DataFrame, flows: pl.DataFrame) -> None:
+    """Every IP packet with a time is in exactly one flow."""
+    counted = 0
+    if flows.width:
+        counted = int(flows["src2dst_packets"].sum()) + int(flows["dst2src_packets"].sum())
+    assert counted == packets.filter((pl.col("ip_version") > 0) & pl.col("time").is_not_null()).height
+
+
+def _check_subscribers(packets: pl.DataFrame, tunnels: pl.DataFrame) -> None:
+    operator = net.Subscribers()
+    state, kept = operator.init_state(), _Emitted()
+    timed = packets.filter(pl.col("time").is_not_null())
+    if tunnels.width:
+        operator.process_input("tunnels", tunnels, state, kept)
+    operator.process_input("in", timed, state, kept)
+    operator.on_punctuation(dt.datetime.max, state, kept)
+    assert sum(rows.height for rows in kept.made.get("out", [])) == timed.height

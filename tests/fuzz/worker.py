@@ -1,0 +1,71 @@
+"""A process that leads batches of mutated captures through compiled kernels, and tells how far it is.
+
+``python -m tests.fuzz.worker CORPUS SEED RANGE…`` takes the inputs of each RANGE (``0:2048``) as one batch
+and writes a line of JSON before and after it. What goes wrong ends the process: `mass` finds the input.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from penstock.net.dpi import Choice
+from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable
+from tests.fuzz.mutation import Mutator
+from tests.fuzz.whole_path import Followed, follow, inspect_as_file
+
+ENGINES_FIRST: tuple[Choice, ...] = ("builtin",)
+_INSPECTED = 64  # one of so many inputs goes through a file as well, which costs as much as thirty
+
+
+def engines() -> tuple[Choice, ...]:
+    """The engines that are here."""
+    try:
+        Ndpi()
+    except NdpiUnusable:
+        return ENGINES_FIRST
+    return (*ENGINES_FIRST, "ndpi")
+
+
+def corpus_of(folder: Path) -> list[bytes]:
+    """The captures in a folder, by name: libFuzzer names them after their content."""
+    return [path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()]
+
+
+def run(numbers: Sequence[int], mutator: Mutator, judges: Sequence[Choice], folder: Path) -> Followed:
+    """Lead the inputs with these numbers through everything."""
+    captures = [mutator.made(number) for number in numbers]
+    for number, capture in zip(numbers, captures, strict=True):
+        if number % _INSPECTED == 0:
+            inspect_as_file(capture, folder)
+    return follow(captures, judges)
+
+
+def main(corpus: str, seed: str, *ranges: str) -> None:
+    """Run all batches in order."""
+    faulthandler.enable()
+    mutator, judges, process = Mutator(corpus_of(Path(corpus)), int(seed)), engines(), psutil.Process()
+    with tempfile.TemporaryDirectory() as folder:
+        for batch in ranges:
+            first, _, stop = batch.partition(":")
+            _tell(begun=batch)
+            started = time.perf_counter()
+            found = run(range(int(first), int(stop)), mutator, judges, Path(folder))
+            seconds = time.perf_counter() - started
+            rss = process.memory_info().rss
+            _tell(done=batch, seconds=seconds, rss_bytes=rss, packets=found.packets, flows=found.flows)
+
+
+def _tell(**facts: object) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
