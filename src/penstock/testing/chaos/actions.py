@@ -1,0 +1,135 @@
+"""What the harness does to a run from outside, by the name that a fault gives."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import psutil
+
+from penstock.errors import Fenced, PenstockError
+from penstock.testing.chaos.damage import Kind, damage, lose_last_commit
+from penstock.testing.chaos.disk import fill
+from penstock.testing.chaos.faults import Fault
+from penstock.testing.chaos.places import Running
+from penstock.testing.chaos.processes import python_workers, signal_group, strike, wake
+from penstock.testing.chaos.watched import with_points
+
+if TYPE_CHECKING:
+    from penstock.testing.chaos.grounds import OnCluster, Second
+    from penstock.testing.chaos.trial import Trial
+
+Action = Callable[["Trial", Running, Fault], bool]
+"""Does it; False if the run has ended by it and must be started again."""
+_REFUSED_WITHIN_S = 30.0
+
+
+def end_query(trial: Trial, running: Running, fault: Fault) -> bool:
+    running.end_abruptly()
+    return False
+
+
+def lose_commit(trial: Trial, running: Running, fault: Fault) -> bool:
+    running.end_abruptly()
+    lose_last_commit(trial.directory.checkpoint)
+    return False
+
+
+def damage_file(kind: Kind) -> Action:
+    def act(trial: Trial, running: Running, fault: Fault) -> bool:
+        running.end_abruptly()
+        trial.mend = damage(trial.directory.path, kind, trial.chance).mend
+        return False
+
+    return act
+
+
+def kill_worker(trial: Trial, running: Running, fault: Fault) -> bool:
+    strike(python_workers(running.pid), signal.SIGKILL, trial.chance)
+    return True
+
+
+def stop_worker(trial: Trial, running: Running, fault: Fault) -> bool:
+    victim = strike(python_workers(running.pid), signal.SIGSTOP, trial.chance)
+    if victim is not None:
+        trial.after(fault.seconds, partial(wake, victim.pid))
+    return True
+
+
+def change(trial: Trial, running: Running, fault: Fault) -> bool:
+    make = trial.schedule.check.change
+    assert make is not None, "the scenario does not suit the check"
+    plain = make(trial.data)
+    trial.topology = with_points(plain, trial.faults)
+    trial.versions[running.change(trial.topology)] = plain
+    return True
+
+
+def fill_disk(trial: Trial, running: Running, fault: Fault) -> bool:
+    ballast = fill(trial.data)
+    trial.after(fault.seconds, partial(ballast.unlink, missing_ok=True))
+    return True
+
+
+def kill_driver(trial: Trial, running: Running, fault: Fault) -> bool:
+    """Only the Python process: its JVM goes on for a moment, beside the next runner."""
+    psutil.Process(running.pid).kill()
+    return True
+
+
+def kill_group(trial: Trial, running: Running, fault: Fault) -> bool:
+    signal_group(running.pid, signal.SIGKILL)
+    return True
+
+
+def take_over(trial: Trial, running: Running, fault: Fault) -> bool:
+    """Stop a runner, let another one take over, and wake the older one: it must be refused."""
+    place: Second = trial.place  # type: ignore[assignment]
+    signal_group(running.pid, signal.SIGSTOP)
+    trial.successor = place.take_over(trial.topology, trial.directory.path, trial.until)
+    trial.after(fault.seconds, partial(signal_group, running.pid, signal.SIGCONT))
+    trial.demands.append(partial(_not_refused, running))
+    return False
+
+
+def _not_refused(older: Running) -> str:
+    """What the older runner did instead of being refused; nothing if it was."""
+    try:
+        ended = older.poll(_REFUSED_WITHIN_S)
+    except Fenced:
+        return ""
+    except PenstockError as error:
+        return f"the older runner was not refused, it ended with {error}"
+    return "the older runner was not refused and " + ("ran to its end" if ended else "goes on")
+
+
+def strike_executor(signal_: signal.Signals) -> Action:
+    def act(trial: Trial, running: Running, fault: Fault) -> bool:
+        place: OnCluster = trial.place  # type: ignore[assignment]
+        victims = [psutil.Process(pid) for pid in place.cluster.executors()]
+        victim = strike(victims, signal_, trial.chance)
+        if victim is not None and signal_ == signal.SIGSTOP:
+            trial.after(fault.seconds, partial(wake, victim.pid))
+        return True
+
+    return act
+
+
+ACTIONS: Mapping[str, Action] = {
+    "end-query": end_query,
+    "lose-commit": lose_commit,
+    "tear": damage_file("tear"),
+    "double": damage_file("double"),
+    "flip": damage_file("flip"),
+    "kill-worker": kill_worker,
+    "stop-worker": stop_worker,
+    "change": change,
+    "fill-disk": fill_disk,
+    "kill-driver": kill_driver,
+    "kill-group": kill_group,
+    "take-over": take_over,
+    "kill-executor": strike_executor(signal.SIGKILL),
+    "stop-executor": strike_executor(signal.SIGSTOP),
+}

@@ -1,0 +1,44 @@
+"""What is checked: a topology with its input. The reference engine knows what it should give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.topology.stream import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A topology that faults are let loose on.
+
+    ``build`` gets an empty folder, puts input into it if the topology reads files, and gives the topology,
+    which must write below that folder too. It is called once for each schedule.
+
+    >>> import polars as pl
+    >>> import penstock as ps
+    >>> def numbers(first, count):
+    ...     return pl.DataFrame({"n": range(first, first + count)}, schema={"n": pl.Int64})
+    >>> def build(folder):
+    ...     top = ps.Topology("numbers")
+    ...     source = ps.Generator(numbers, schema={"n": int}, rows=1_000)
+    ...     stream = top.source("numbers", source, rows_per_epoch=200)
+    ...     stream.filter("even", pl.col("n") % 2 == 0).sink("table", ps.Delta(folder / "table"))
+    ...     return top
+    >>> check = Check("even-numbers", build)
+    >>> print(check.name, [node.name for node in check.build(Path("anywhere")).graph])
+    even-numbers ['numbers', 'even', 'table']
+    """
+
+    name: str
+    build: Callable[[Path], Topology]
+    """Sources must be bounded, unless there is a ``feed``."""
+    feed: Callable[[Path, int], None] | None = None
+    """Adds input to the folder when the run has caught up: called with 1, then with 2."""
+    change: Callable[[Path], Topology] | None = None
+    """Another version of the same topology, for scenarios that change it while it runs."""
+
+    @property
+    def feeds(self) -> int:
+        return 2 if self.feed is not None else 0

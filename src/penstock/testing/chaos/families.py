@@ -1,0 +1,195 @@
+"""A small check of each family of operators."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+import penstock as ps
+from penstock.testing.chaos.checks import Check
+
+ROWS = 1_400
+PER_EPOCH = 200
+SLICES = 6
+SCHEMA = {"n": int, "key": str, "amount": float, "time": dt.datetime}
+_START = np.datetime64("2026-01-01", "us")
+
+
+def events(first: int, count: int) -> pl.DataFrame:
+    """Events of 61 keys, ten a second, every third one two seconds late."""
+    n = np.arange(first, first + count)
+    times = _START + ((n / 10 - 2 * (n % 3 == 0)) * 1e6).astype("timedelta64[us]")
+    keys = pl.Series([f"key-{i * 7919 % 61}" for i in n], dtype=pl.String)
+    return pl.DataFrame({"n": n, "key": keys, "amount": (n % 97) / 4, "time": times})
+
+
+class Totals(ps.Operator):
+    """Per key: events and sum; emits what is new after each batch."""
+
+    returns = {"key": str, "events": int, "total": float}
+
+    def init_state(self) -> ps.KeyedTable:
+        return ps.KeyedTable(key={"key": str}, values={"events": int, "total": float})
+
+    def process(self, batch: pl.DataFrame, state: Any, emit: Any) -> None:
+        rows = state.rows(batch.select("key"))
+        state.count("events", rows)
+        state.add("total", rows, batch["amount"])
+        emit(state.frame(state.changed()))
+
+
+class Seen(ps.Operator):
+    """Rows that a slice has got; state of the plain kind."""
+
+    returns = {"rows": int, "amount": float}
+
+    def init_state(self) -> dict[str, float]:
+        return {"rows": 0, "amount": 0.0}
+
+    def process(self, batch: pl.DataFrame, state: Any, emit: Any) -> None:
+        state["rows"] += batch.height
+        state["amount"] += float(batch["amount"].sum())
+        emit(
+            pl.DataFrame(
+                {"rows": [state["rows"]], "amount": [state["amount"]]}, schema_overrides={"rows": int}
+            )
+        )
+
+
+def stateless(folder: Path) -> ps.Topology:
+    """Map, filter and flat map."""
+    top = ps.Topology("stateless")
+    doubled = _events(top).map("doubled", lambda df: df.with_columns(twice=pl.col("amount") * 2))
+    some = doubled.filter("some", pl.col("n") % 7 > 0)
+    twice = some.flat_map("repeated", lambda df: pl.concat([df, df]).select("n", "twice"))
+    twice.sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def keyed(folder: Path, *, factor: float = 1.0) -> ps.Topology:
+    """Totals per key."""
+    top = ps.Topology("keyed")
+    priced = _events(top).map("priced", lambda df: df.with_columns(pl.col("amount") * factor))
+    totals = priced.key_by("key").process("totals", Totals(), parallelism=SLICES)
+    totals.sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def two_hops(folder: Path) -> ps.Topology:
+    """State behind state: totals per key, and of them totals per letter."""
+    top = ps.Topology("two-hops")
+    totals = _events(top).key_by("key").process("totals", Totals(), parallelism=SLICES)
+    ends = totals.map("ends", lambda df: df.select(key=pl.col("key").str.slice(-1), amount=pl.col("total")))
+    ends.key_by("key").process("sums", Totals(), parallelism=3).sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def windows(folder: Path) -> ps.Topology:
+    """Figures of tumbling and of sliding windows."""
+    top = ps.Topology("windows")
+    stream = _events(top)
+    per_key = stream.aggregate(
+        "per-key",
+        by="key",
+        window=ps.tumbling("20s"),
+        rows=ps.count(),
+        amount=ps.sum("n"),
+        parallelism=SLICES,
+    )
+    per_key.sink("tumbling", ps.Delta(folder / "tumbling"))
+    overall = stream.aggregate(
+        "overall", window=ps.sliding(length="40s", every="10s"), rows=ps.count(), parallelism=1
+    )
+    overall.sink("sliding", ps.Delta(folder / "sliding"))
+    return top
+
+
+def join(folder: Path) -> ps.Topology:
+    """Two sources that meet by key and time."""
+    top = ps.Topology("join")
+    right = _events(top, "right", rows=ROWS // 2).map(
+        "named", lambda df: df.select("key", "time", other=pl.col("n"))
+    )
+    pairs = _events(top).join("pairs", right, on="key", within="3s", parallelism=SLICES)
+    pairs.sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def dedupe(folder: Path) -> ps.Topology:
+    """The first of each key within a time."""
+    top = ps.Topology("dedupe")
+    _events(top).dedupe("first", "key", within="15s", parallelism=SLICES).sink(
+        "table", ps.Delta(folder / "table")
+    )
+    return top
+
+
+def top_k(folder: Path) -> ps.Topology:
+    """The largest of all."""
+    top = ps.Topology("top-k")
+    _events(top).top_k("largest", 5, by="amount", group="key", parallelism=SLICES).sink(
+        "table", ps.Delta(folder / "table")
+    )
+    return top
+
+
+def broadcast(folder: Path) -> ps.Topology:
+    """Every instance gets every row."""
+    top = ps.Topology("broadcast")
+    _events(top).broadcast().process("seen", Seen(), parallelism=3).sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def several_sinks(folder: Path) -> ps.Topology:
+    """One stream into three kinds of sinks, which an epoch commits one after the other."""
+    top = ps.Topology("several-sinks")
+    totals = _events(top).key_by("key").process("totals", Totals(), parallelism=SLICES)
+    totals.sink("delta", ps.Delta(folder / "delta"))
+    totals.sink("parquet", ps.Parquet(folder / "parquet"))
+    totals.sink("lines", ps.JsonLines(folder / "lines"))
+    return top
+
+
+def files(folder: Path) -> ps.Topology:
+    """Files that arrive while the run goes."""
+    add_file(folder, 0)
+    top = ps.Topology("files")
+    source = ps.Files(folder / "in" / "*.jsonl", schema={"key": str, "amount": float}, format="jsonl")
+    rows = top.source("files", source, rows_per_epoch=PER_EPOCH)
+    totals = rows.key_by("key").process("totals", Totals(), parallelism=SLICES)
+    totals.sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def add_file(folder: Path, part: int) -> None:
+    """A further file, which appears whole."""
+    rows = events(part * 500, 500).select("key", "amount")
+    path = folder / "in" / f"{part}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    pending = path.with_name(f".{part}.pending")
+    pending.write_text("".join(json.dumps(row) + "\n" for row in rows.iter_rows(named=True)))
+    pending.rename(path)
+
+
+def _events(top: ps.Topology, name: str = "events", rows: int = ROWS) -> ps.Stream:
+    source = ps.Generator(events, schema=SCHEMA, rows=rows, time="time", lateness="2s")
+    return top.source(name, source, rows_per_epoch=PER_EPOCH)
+
+
+FAMILIES = (
+    Check("stateless", stateless),
+    Check("keyed", keyed, change=lambda folder: keyed(folder, factor=2.0)),
+    Check("two-hops", two_hops),
+    Check("windows", windows),
+    Check("join", join),
+    Check("dedupe", dedupe),
+    Check("top-k", top_k),
+    Check("broadcast", broadcast),
+    Check("several-sinks", several_sinks),
+    Check("files", files, feed=add_file),
+)

@@ -1,0 +1,103 @@
+"""Places that schedules need, each made when first asked for and used by many schedules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from penstock.spark.options import RunOptions, Until
+from penstock.testing.chaos.cluster import StandaloneCluster
+from penstock.testing.chaos.disk import SmallDisk
+from penstock.testing.chaos.places import Place, Running, Warm, run_options
+from penstock.testing.chaos.runner_process import RunnerProcess
+from penstock.testing.chaos.schedules import Scenario
+from penstock.topology.stream import Topology
+
+
+class Grounds:
+    """All places of a run of the harness."""
+
+    def __init__(self) -> None:
+        self._warm = Warm()
+        self._second: Second | None = None
+        self._cluster: OnCluster | None = None
+        self._disk: SmallDisk | None = None
+
+    def lacks(self, scenario: Scenario) -> str:
+        """Why a scenario cannot run on this machine; nothing if it can."""
+        return SmallDisk.lacking() if scenario.place == "disk" else ""
+
+    def place_for(self, scenario: Scenario) -> Place:
+        """Where its schedules start."""
+        if scenario.place == "second":
+            self._second = self._second or Second(self._warm)
+            return self._second
+        if scenario.place == "cluster":
+            self._cluster = self._cluster or OnCluster()
+            return self._cluster
+        return self._warm
+
+    def folder_for(self, scenario: Scenario) -> Path | None:
+        """Where its files go; None: among the temporary ones."""
+        if scenario.place != "disk":
+            return None
+        self._disk = self._disk or SmallDisk()
+        return self._disk.path
+
+    def __enter__(self) -> Grounds:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        for place in (self._second, self._cluster, self._disk):
+            if place is not None:
+                place.close()
+
+
+class Second:
+    """Two runners: a schedule begins in another process and goes on here when that one is dead or refused."""
+
+    def __init__(self, here: Warm) -> None:
+        self._here = here
+        self._runner = self._new_runner()
+
+    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+        """In the other process if the run is new, otherwise here."""
+        if (directory / "run.json").exists():
+            return self._here.start(topology, directory, until)
+        if not self._runner.is_alive:
+            self._runner.close()
+            self._runner = self._new_runner()
+        self._runner.wait_until_warm()
+        return self._runner.start(topology, run_options(directory, self._here.master, until))
+
+    def take_over(self, topology: Topology, directory: Path, until: Until) -> Running:
+        """Start here although the other one is not known to be dead."""
+        return self._here.start(topology, directory, until, take_over=True)
+
+    def close(self) -> None:
+        self._runner.close()
+
+    def _new_runner(self) -> RunnerProcess:
+        return RunnerProcess(RunOptions(master=self._here.master))
+
+
+class OnCluster:
+    """A standalone cluster with two workers, and a runner whose executors are there."""
+
+    def __init__(self) -> None:
+        self.cluster = StandaloneCluster(workers=2)
+        self._options = RunOptions(master=self.cluster.url, spark=self.cluster.settings())
+        self._runner = RunnerProcess(self._options)
+
+    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+        """On the cluster."""
+        if not self._runner.is_alive:
+            self._runner.close()
+            self._runner = RunnerProcess(self._options)
+        self._runner.wait_until_warm()
+        return self._runner.start(
+            topology, run_options(directory, self.cluster.url, until, self.cluster.settings())
+        )
+
+    def close(self) -> None:
+        self._runner.close()
+        self.cluster.close()

@@ -1,0 +1,162 @@
+"""The kinds of trouble, each a function from a source of chance to faults."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from penstock.testing.chaos.faults import COMMITTED, POINTS, Fault
+from penstock.testing.chaos.schedules import Draw, Scenario
+
+_PROCESS_POINTS = tuple(POINTS)
+
+
+def at_point(point: str) -> Draw:
+    """A process dies there once, or also when it is tried again; or the driver dies while it is there."""
+
+    def draw(chance: random.Random) -> Sequence[Fault]:
+        visit = chance.randint(1, 6)
+        how = chance.choice(("once", "twice", "driver"))
+        if how == "driver":
+            return [Fault(point, visit, "hold")]
+        return [Fault(point, visit + i, "die") for i in range(1 if how == "once" else 2)]
+
+    return draw
+
+
+def from_outside(*actions: str, seconds: float = 0.0) -> Draw:
+    """Something is done to the run from outside between two epochs."""
+
+    def draw(chance: random.Random) -> Sequence[Fault]:
+        longest = seconds and round(chance.uniform(0.2, seconds), 1)
+        return [Fault(COMMITTED, chance.randint(1, 5), "do", longest, chance.choice(actions))]
+
+    return draw
+
+
+def any_death(chance: random.Random, earliest: int = 1) -> Fault:
+    """A process dies somewhere."""
+    deed = chance.choice(("die", "hold"))
+    return Fault(chance.choice(_PROCESS_POINTS), chance.randint(earliest, earliest + 4), deed)  # type: ignore[arg-type]
+
+
+def slow(chance: random.Random) -> Sequence[Fault]:
+    """Some processes pause; more than one fails to come back in time for the others."""
+    points = chance.sample(_PROCESS_POINTS, 3)
+    deeds = ("sleep", "freeze")
+    return [
+        Fault(point, chance.randint(1, 5), chance.choice(deeds), round(chance.uniform(0.1, 0.8), 1))  # type: ignore[arg-type]
+        for point in points
+    ]
+
+
+def clock(chance: random.Random) -> Sequence[Fault]:
+    """The clocks of some processes jump by up to two hours, and one of them dies, so that it jumps back."""
+    jumps = [
+        Fault(
+            chance.choice(_PROCESS_POINTS), chance.randint(1, 4), "jump", float(chance.randint(-7200, 7200))
+        )
+        for _ in range(3)
+    ]
+    return [*jumps, any_death(chance, 3)]
+
+
+def two_at_once(chance: random.Random) -> Sequence[Fault]:
+    """A process dies, and at the same epoch another one does, or a worker is killed."""
+    first = any_death(chance)
+    second = Fault(
+        COMMITTED, max(1, first.visit - 1), "do", action=chance.choice(("kill-worker", "end-query"))
+    )
+    return [first, second]
+
+
+def during_recovery(chance: random.Random) -> Sequence[Fault]:
+    """Three deaths in a row, each as soon as the run is back from the one before."""
+    point = chance.choice(("planning", "after-offsets", "reading", "in-write", "before-sink", "after-sink"))
+    visit = chance.randint(1, 5)
+    return [Fault(point, visit + i, chance.choice(("die", "hold"))) for i in range(4)]  # type: ignore[arg-type]
+
+
+def during_change(chance: random.Random) -> Sequence[Fault]:
+    """The topology is changed, and a process dies in the epochs around the change."""
+    epoch = chance.randint(1, 4)
+    change = Fault(COMMITTED, epoch, "do", action="change")
+    point = chance.choice(_PROCESS_POINTS)
+    deaths = [Fault(point, epoch + chance.randint(0, 2), chance.choice(("die", "hold")))]  # type: ignore[arg-type]
+    if chance.random() < 0.5:
+        deaths.append(Fault(COMMITTED, epoch + 1, "do", action=chance.choice(("end-query", "lose-commit"))))
+    return [change, *deaths]
+
+
+def cluster_workers(chance: random.Random) -> Sequence[Fault]:
+    """Tasks die in executors, which try them again."""
+    points = ("reading", "in-write", "written")
+    return [Fault(chance.choice(points), chance.randint(1, 6), "die") for _ in range(3)]
+
+
+def nothing(chance: random.Random) -> Sequence[Fault]:
+    """No fault: what the others are compared with."""
+    return []
+
+
+SCENARIOS = (
+    Scenario("no-fault", "a run without any fault", nothing, every=4),
+    *(Scenario(point, f"death when {about}", at_point(point)) for point, about in POINTS.items()),
+    Scenario("driver-ends", "the driver ends between two steps", from_outside("end-query")),
+    Scenario("commit-lost", "the last entry of the commit log is lost", from_outside("lose-commit")),
+    Scenario("worker-killed", "SIGKILL of a Python worker, at any moment", from_outside("kill-worker")),
+    Scenario("worker-stopped", "SIGSTOP of a Python worker", from_outside("stop-worker", seconds=1.5)),
+    Scenario("file-torn", "a file of the run is cut off", from_outside("tear")),
+    Scenario("file-doubled", "a file of the run holds its content twice", from_outside("double")),
+    Scenario("bit-flipped", "a bit of a file of the run is wrong", from_outside("flip")),
+    Scenario("slow-node", "processes sleep or are stopped for a while", slow),
+    Scenario("clock-jump", "clocks jump by hours, forth and back", clock),
+    Scenario("two-at-once", "two faults in one epoch", two_at_once),
+    Scenario("during-recovery", "faults while the run comes back from one", during_recovery),
+    Scenario("during-change", "a fault around a change of version", during_change, changes=True),
+    Scenario(
+        "disk-full", "no room on the disk for a while", from_outside("fill-disk", seconds=2.0), place="disk"
+    ),
+    Scenario(
+        "driver-killed",
+        "SIGKILL of the driver; its JVM goes on for a moment",
+        from_outside("kill-driver"),
+        place="second",
+        every=6,
+    ),
+    Scenario(
+        "group-killed",
+        "SIGKILL of driver, JVM and workers at once",
+        from_outside("kill-group"),
+        place="second",
+        every=6,
+    ),
+    Scenario(
+        "two-runners",
+        "a runner is stopped, outlived and woken again",
+        from_outside("take-over", seconds=3.0),
+        place="second",
+    ),
+    Scenario(
+        "executor-killed",
+        "SIGKILL of an executor of a standalone cluster",
+        from_outside("kill-executor"),
+        place="cluster",
+        every=2,
+    ),
+    Scenario(
+        "executor-stopped",
+        "SIGSTOP of an executor",
+        from_outside("stop-executor", seconds=2.0),
+        place="cluster",
+        every=2,
+    ),
+    Scenario(
+        "cluster-worker-killed",
+        "SIGKILL of a Python worker of an executor",
+        cluster_workers,
+        place="cluster",
+        every=2,
+    ),
+)
+"""All of them; those with a place other than the warm session need processes of their own."""

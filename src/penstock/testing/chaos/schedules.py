@@ -1,0 +1,50 @@
+"""Scenarios, and the faults that a scenario draws from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from penstock.testing.chaos.checks import Check
+from penstock.testing.chaos.faults import Fault
+
+Draw = Callable[[random.Random], Sequence[Fault]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A kind of trouble."""
+
+    name: str
+    about: str
+    draw: Draw
+    place: Literal["warm", "disk", "second", "cluster"] = "warm"
+    """Where it runs (see ``grounds``): the warm session of the harness, the same on a small disk, a second
+    runner beside it, or a standalone cluster."""
+    changes: bool = False
+    """Whether the topology is changed while it runs, so only for checks that have another version."""
+    every: int = 1
+    """Slow ones take part only in every so-many-th round."""
+
+    def suits(self, check: Check) -> bool:
+        return not self.changes or check.change is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What happens in one run: it follows from scenario, check and seed alone."""
+
+    scenario: Scenario
+    check: Check
+    seed: int
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        source = random.Random(f"{self.scenario.name}/{self.check.name}/{self.seed}")
+        return tuple(self.scenario.draw(source))
+
+    def __str__(self) -> str:
+        faults = "; ".join(map(str, self.faults)) or "no fault"
+        return f"--scenario {self.scenario.name} --check {self.check.name} --seed {self.seed}  ({faults})"

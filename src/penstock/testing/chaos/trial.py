@@ -1,0 +1,200 @@
+"""One schedule: a run that goes wrong as its faults say and is started again, until all its rows are out."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from penstock.control.run_directory import RunDirectory, read_progress
+from penstock.errors import PenstockError
+from penstock.spark.options import Until
+from penstock.testing.chaos import faults as points
+from penstock.testing.chaos.actions import ACTIONS
+from penstock.testing.chaos.faults import COMMITTED
+from penstock.testing.chaos.oracle import Difference, differences, events_of, expected_of
+from penstock.testing.chaos.places import Place, Running
+from penstock.testing.chaos.processes import wake
+from penstock.testing.chaos.schedules import Schedule
+from penstock.testing.chaos.watched import with_points
+from penstock.topology.stream import Topology
+
+_LOOK_EVERY_S = 0.02
+_AGAIN_AFTER_S = 0.1
+_EPOCH_S = 0.4
+_FAILURES_AT_MOST = 12
+_SECONDS_AT_MOST = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a schedule went."""
+
+    schedule: Schedule
+    events: int
+    seconds: float
+    recovery_s: float
+    """The longest time from a fault to the next committed epoch."""
+    sinks: dict[str, Difference] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+    """What ended the run for a while, by condition."""
+    trouble: str = ""
+    """What must not be: an error without a name, a run that does not end, a runner that was not refused."""
+
+    @property
+    def difference(self) -> Difference:
+        """Over all sinks; trouble counts as wrong."""
+        return sum(self.sinks.values(), Difference(wrong=int(bool(self.trouble))))
+
+
+class Trouble(Exception):
+    """A schedule cannot go on as it should."""
+
+
+class Trial:
+    """Runs a schedule in a folder of its own."""
+
+    def __init__(self, schedule: Schedule, folder: Path, place: Place) -> None:
+        self.schedule = schedule
+        self.place = place
+        self.data = folder / "data"
+        self.data.mkdir(parents=True)
+        self.faults = folder / "faults"
+        self.directory = RunDirectory(folder / "run")
+        self.chance = random.Random(f"acts/{schedule}")
+        plain = schedule.check.build(self.data)
+        self.topology = with_points(plain, self.faults)
+        self.versions: dict[int, Topology] = {1: plain}
+        """For the reference engine: without points, or faults would happen to the harness."""
+        self.failures: list[str] = []
+        self.mend: Callable[[], None] | None = None
+        """Puts right what an action has damaged, when the run has said that it is damaged."""
+        self.successor: Running | None = None
+        """A run that has taken over from the one that is watched."""
+        self.demands: list[Callable[[], str]] = []
+        """What must have come true at the end; each gives what is amiss, or nothing."""
+        self._later: list[tuple[float, Callable[[], None]]] = []
+
+    @property
+    def until(self) -> Until:
+        return "caught-up" if self.schedule.check.feeds else "finished"
+
+    def run(self) -> Outcome:
+        """Until all input is through; compare with the reference engine then."""
+        began = time.monotonic()
+        points.lay_out(self.faults, self.schedule.faults)
+        sinks: dict[str, Difference] = {}
+        trouble, events = "", 0
+        try:
+            self._feed_and_run(began + _SECONDS_AT_MOST)
+            reference = expected_of(self.versions, self.directory)
+            sinks = differences(self.versions, self.directory, reference)
+            events = events_of(reference)
+            trouble = "; ".join(filter(None, (demand() for demand in self.demands)))
+        except Trouble as error:
+            trouble = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
+            trouble = f"{type(error).__name__}: {error}"
+        self._do_what_is_due(at_once=True)
+        seconds = time.monotonic() - began
+        return Outcome(
+            self.schedule, events, seconds, self._recovery_s(), sinks, tuple(self.failures), trouble
+        )
+
+    def after(self, seconds: float, do: Callable[[], None]) -> None:
+        """Do something in a while, at the latest at the end."""
+        self._later.append((time.monotonic() + seconds, do))
+
+    def _feed_and_run(self, deadline: float) -> None:
+        check = self.schedule.check
+        for part in range(check.feeds + 1):
+            if part and check.feed is not None:
+                check.feed(self.data, part)
+            while not self._run_once(deadline):
+                self._do_what_is_due()
+                if time.monotonic() > deadline:
+                    raise Trouble(f"it did not end in {_SECONDS_AT_MOST:.0f} s; {self._fate()}")
+
+    def _run_once(self, deadline: float) -> bool:
+        """Start, and watch until the end (True) or until it has to be started again."""
+        try:
+            running, self.successor = self.successor, None
+            running = running or self.place.start(self.topology, self.directory.path, self.until)
+            try:
+                while not running.poll(_LOOK_EVERY_S):
+                    if time.monotonic() > deadline:
+                        raise Trouble(f"it hangs; {self._fate()}")
+                    if not self._tend(running):
+                        return False
+                return True
+            finally:
+                if self.successor is None:
+                    running.end()
+        except PenstockError as error:
+            self._take(error)
+            return False
+
+    def _take(self, error: PenstockError) -> None:
+        """A failure with a name: mend what was damaged, and go on."""
+        self.failures.append(error.condition)
+        if self.mend is not None:
+            self.mend()
+            self.mend = None
+        if len(self.failures) > _FAILURES_AT_MOST:
+            raise Trouble(f"it failed {len(self.failures)} times, the last time with {error}")
+        time.sleep(_AGAIN_AFTER_S)
+
+    def _tend(self, running: Running) -> bool:
+        """Let happen what is due; False if the run was ended by it."""
+        for path, pid in points.frozen(self.faults):
+            self.after(self.schedule.faults[int(path.stem)].seconds, partial(wake, pid))
+            path.unlink()
+        self._do_what_is_due()
+        for path in points.held(self.faults):
+            self._end_at(running, path)
+            return False
+        last = self.directory.last_progress()
+        for number, fault in enumerate(self.schedule.faults):
+            due = last is not None and fault.point == COMMITTED and last.epoch + 1 >= fault.visit
+            if due and points.claim(self.faults, number):
+                time.sleep(self.chance.uniform(0, _EPOCH_S))  # not always at the same moment of an epoch
+                return ACTIONS[fault.action](self, running, fault)
+        return True
+
+    def _do_what_is_due(self, *, at_once: bool = False) -> None:
+        now = time.monotonic()
+        due = [entry for entry in self._later if at_once or entry[0] <= now]
+        self._later = [entry for entry in self._later if entry not in due]
+        for _, do in due:
+            do()
+
+    def _end_at(self, running: Running, held: Path) -> None:
+        """End the query while a process of it waits at a point."""
+        ending = threading.Thread(target=running.end_abruptly)
+        ending.start()
+        time.sleep(self.chance.choice((0.0, 0.2)))
+        held.unlink()
+        ending.join()
+
+    def _fate(self) -> str:
+        hit = points.fired(self.faults)
+        told = [str(fault) for number, fault in enumerate(self.schedule.faults) if number in hit]
+        return (
+            f"happened so far: {'; '.join(told) or 'nothing'}; failures: {', '.join(self.failures) or 'none'}"
+        )
+
+    def _recovery_s(self) -> float:
+        try:
+            lines = self.directory.progress_log.read_bytes().splitlines()
+        except FileNotFoundError:
+            return 0.0
+        commits = [progress.at_ns for line in lines if (progress := read_progress(line))]
+        waits = [
+            min((at for at in commits if at > hit), default=hit) - hit
+            for hit in points.fired(self.faults).values()
+        ]
+        return max(waits, default=0) / 1e9
