@@ -88,7 +88,8 @@ def _mass(corpus: Path, findings: Path, asked: argparse.Namespace, home: Path) -
         is_over = asked.seconds is not None and now - started > asked.seconds
         return not is_over and len(ran.failed) < _MOST_FINDINGS
 
-    ran = mass.search(corpus, asked.seed, mass.batches(asked.inputs), home, goes_on)
+    lab = mass.Lab(corpus, asked.seed, home)
+    ran = mass.search(lab, mass.batches(asked.inputs), goes_on)
     seconds = time.monotonic() - started
     levels = ran.rss_bytes[_WARM_BATCHES:] or ran.rss_bytes or [0]
     growth = levels[-1] - levels[0]
@@ -99,7 +100,7 @@ def _mass(corpus: Path, findings: Path, asked: argparse.Namespace, home: Path) -
     )
     mutator = Mutator(corpus_of(corpus), asked.seed)
     for batch, why in ran.failed:
-        numbers = mass.shrunk(corpus, asked.seed, batch, home)
+        numbers = mass.shrunk(lab, batch)
         for number in numbers[:4]:
             (findings / f"mass-{asked.seed}-{number}.pcap").write_bytes(mutator.made(number))
         print(f"FOUND: inputs {numbers[:4]} of seed {asked.seed} ({len(numbers)}), in {findings}: {why}")

@@ -22,8 +22,7 @@ from typing import Any
 import penstock
 
 BATCH = 2048
-_SILENCE_S = 60
-_FIRST_SILENCE_S = 400  # the kernels are compiled in this time, once
+_COMPILING_S = 300  # before a worker's first batch is done; once for each version of the code
 _ERROR_LINES = 12
 
 
@@ -52,14 +51,23 @@ def batches(count: int) -> list[range]:
     return [range(first, min(first + BATCH, count)) for first in range(0, count, BATCH)]
 
 
-def search(
-    corpus: Path, seed: int, wanted: Sequence[range], home: Path, goes_on: Callable[[Ran], bool]
-) -> Ran:
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """What workers are started with. One that says nothing for ``silence_s`` hangs."""
+
+    corpus: Path
+    seed: int
+    home: Path
+    worker: str = "tests.fuzz.worker"
+    silence_s: float = 60
+
+
+def search(lab: Lab, wanted: Sequence[range], goes_on: Callable[[Ran], bool]) -> Ran:
     """Run batches until ``goes_on`` says no; a batch that fails is noted and the next one begun."""
     ran, todo = Ran(), [_text(batch) for batch in wanted]
     while todo:
         try:
-            for told in _worker(corpus, seed, todo, home):
+            for told in _worker(lab, todo):
                 _count(ran, told)
                 if not goes_on(ran):
                     return ran
@@ -73,43 +81,40 @@ def search(
     return ran
 
 
-def shrunk(corpus: Path, seed: int, batch: range, home: Path) -> list[int]:
+def shrunk(lab: Lab, batch: range) -> list[int]:
     """The fewest inputs of a batch, found by halving, that still make a worker fail."""
     numbers = batch
     while len(numbers) > 1:
         middle = len(numbers) // 2
         halves = (numbers[:middle], numbers[middle:])
-        failing = next((half for half in halves if _fails(corpus, seed, half, home)), None)
+        failing = next((half for half in halves if _fails(lab, half)), None)
         if failing is None:
             break  # only both together do it
         numbers = failing
     return list(numbers)
 
 
-def _fails(corpus: Path, seed: int, numbers: range, home: Path) -> bool:
+def _fails(lab: Lab, numbers: range) -> bool:
     try:
-        for _ in _worker(corpus, seed, [_text(numbers)], home):
+        for _ in _worker(lab, [_text(numbers)]):
             pass
     except Failed:
         return True
     return False
 
 
-def _worker(corpus: Path, seed: int, todo: Sequence[str], home: Path) -> Iterator[dict[str, Any]]:
+def _worker(lab: Lab, todo: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What a worker tells after each batch; ends it in any case."""
-    environment = {
-        **os.environ,
-        "NUMBA_BOUNDSCHECK": "1",
-        "NUMBA_CACHE_DIR": str(home / "numba" / _version()),
-    }
-    command = [sys.executable, "-m", "tests.fuzz.worker", str(corpus), str(seed), *todo]
+    cache_dir = str(lab.home / "numba" / _version())
+    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache_dir}
+    command = [sys.executable, "-m", lab.worker, str(lab.corpus), str(lab.seed), *todo]
     with (
-        open(home / "worker.err", "w+b") as errors,
+        open(lab.home / "worker.err", "w+b") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment) as process,
     ):
         now = todo[0]
         try:
-            for told in _lines(process):
+            for told in _lines(process, lab.silence_s):
                 now = told.get("begun", now)
                 if "done" in told:
                     yield told
@@ -131,20 +136,22 @@ def _version() -> str:
     return hashlib.sha1(sources).hexdigest()[:12]
 
 
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
+def _lines(process: subprocess.Popen[bytes], silence_s: float) -> Iterator[dict[str, Any]]:
     """The lines of a worker; ends when it ends, or has said nothing for too long."""
     assert process.stdout is not None
-    patience = _FIRST_SILENCE_S
+    place, patience, rest = process.stdout.fileno(), silence_s + _COMPILING_S, b""
     with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.register(place, selectors.EVENT_READ)
         while selector.select(patience):
-            line = process.stdout.readline()
-            if not line:
+            said = os.read(place, 1 << 16)  # a buffered file would hide lines from the selector
+            if not said:
                 process.wait()
                 return
-            told = json.loads(line)
-            patience = _SILENCE_S if "done" in told else patience
-            yield told
+            *lines, rest = (rest + said).split(b"\n")
+            for line in lines:
+                told = json.loads(line)
+                patience = silence_s if "done" in told else patience
+                yield told
 
 
 def _count(ran: Ran, told: dict[str, Any]) -> None:

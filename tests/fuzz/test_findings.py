@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import whole_path
+from tests.fuzz import mass, whole_path
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.seeds import seeds
 from tests.fuzz.worker import engines
@@ -32,6 +32,20 @@ def test_a_number_gives_the_same_mutation_each_time() -> None:
 def test_some_mutated_captures_go_the_whole_way() -> None:
     mutator = Mutator(seeds(), 7)
     whole_path.follow([mutator.made(number) for number in range(2000)], engines())
+
+
+def test_inputs_that_kill_a_worker_are_found_and_the_search_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mass, "_COMPILING_S", 0)
+    lab = mass.Lab(tmp_path, 1, tmp_path, worker="tests.fuzz.failing_worker", silence_s=1)
+    ran = mass.search(lab, [range(n, n + 16) for n in range(0, 128, 16)], lambda _: True)
+    assert ran.inputs == 128 - 3 * 16
+    assert [batch for batch, _ in ran.failed] == [range(32, 48), range(48, 64), range(80, 96)]
+    signals = [why.partition("\n")[0] for _, why in ran.failed]
+    assert signals == ["signal 11", "exit 1", "signal 9"]
+    assert "IndexError: behind the end" in ran.failed[1][1]
+    assert [mass.shrunk(lab, batch) for batch, _ in ran.failed[:2]] == [[37], [61]]
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=[path.name for path in FINDINGS])
