@@ -13,10 +13,10 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz check format bench doctor clean
+.PHONY: help demo test test-fast fuzz check format bench chaos chaos-mutations doctor clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(STAMP) ## a live topology on generated data, about a minute
 	@$(BIN)/penstock demo
@@ -45,6 +45,12 @@ format: $(STAMP) ## put the code into its canonical form
 
 bench: $(STAMP) ## every benchmark, median of three (BENCH=name for one)
 	@$(BIN)/penstock bench $(BENCH)
+
+chaos: $(STAMP) ## faults of all kinds against every operator and application (SECONDS=600, SEED=0)
+	@$(BIN)/penstock chaos --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
+
+chaos-mutations: $(STAMP) ## show that the chaos harness finds what it is there to find: broken copies of Penstock
+	@$(BIN)/python -m penstock.testing.chaos.mutations
 
 doctor: $(STAMP) ## what this machine has and lacks
 	@$(BIN)/penstock doctor

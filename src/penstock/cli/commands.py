@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from typer.core import TyperGroup
 
+from penstock.cli.chaos import chaos
 from penstock.cli.net import app as net_app
 from penstock.cli.options import parse_settings, parse_time
 from penstock.cli.savepoint import app as savepoint_app
@@ -243,3 +244,4 @@ def doctor(
 app.add_typer(net_app, name="net")
 app.add_typer(savepoint_app, name="savepoint")
 app.command()(rescale)
+app.command()(chaos)

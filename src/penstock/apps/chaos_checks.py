@@ -1,0 +1,73 @@
+"""The applications as checks of the chaos harness, each on a little generated input."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import penstock as ps
+from penstock.apps import app_tracker, click_stream, flow_control, packet_counter, smart_pcc
+from penstock.net import synth
+from penstock.testing.chaos import Check
+from penstock.topology import specs
+from penstock.topology.graph import Graph
+
+_EPOCHS = 6
+
+
+def in_epochs(topology: ps.Topology, rows: int) -> ps.Topology:
+    """The same topology, whose sources give at most so many rows to an epoch."""
+    nodes = [
+        replace(node, spec=replace(node.spec, rows_per_epoch=rows, bytes_per_epoch=None))
+        if isinstance(node.spec, specs.SourceSpec)
+        else node
+        for node in topology.graph
+    ]
+    return ps.Topology(topology.name, Graph.of(topology.name, nodes))
+
+
+def packet_counter_check(folder: Path) -> ps.Topology:
+    """A capture, a part of it in each epoch."""
+    size = _capture(folder)
+    return packet_counter.topology(folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS)
+
+
+def app_tracker_check(folder: Path) -> ps.Topology:
+    """The same capture, with the flows' applications."""
+    size = _capture(folder)
+    return app_tracker.topology(folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS)
+
+
+def smart_pcc_check(folder: Path) -> ps.Topology:
+    """Generated subscribers."""
+    top = smart_pcc.topology(subscribers=200, rows=6_000, rate=None, directory=folder / "out")
+    return in_epochs(top, 3_000 // _EPOCHS)
+
+
+def flow_control_check(folder: Path) -> ps.Topology:
+    """Generated messages."""
+    top = flow_control.topology(messages=1_000, rate=None, directory=folder / "out")
+    return in_epochs(top, 36_000 // _EPOCHS)  # of the three sources the reports are most
+
+
+def click_stream_check(folder: Path) -> ps.Topology:
+    """A made-up site."""
+    top = click_stream.topology(rows=6_000, rate=1_000_000, directory=folder / "out")
+    return in_epochs(top, 6_000 // _EPOCHS)
+
+
+def _capture(folder: Path) -> int:
+    """Write a small capture; gives its size in bytes."""
+    path = folder / "in" / "traffic.pcap"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    synth.write(path, synth.Traffic(subscribers=20, cells=4, rate=2_000, duration="1s", seed=7))
+    return path.stat().st_size
+
+
+APPLICATIONS = (
+    Check("packet-counter", packet_counter_check),
+    Check("app-tracker", app_tracker_check),
+    Check("smart-pcc", smart_pcc_check),
+    Check("flow-control", flow_control_check),
+    Check("click-stream", click_stream_check),
+)
