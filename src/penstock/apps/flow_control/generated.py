@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -50,22 +51,15 @@ class Network:
         return self.stations * (SPAN_US // REPORT_US)
 
     def sources(self, rate: float | None = None) -> tuple[ps.Generator, ps.Generator, ps.Generator]:
-        """Messages at this rate per second, and reports and moves as they come in the same time."""
-        counts = (self.messages, self.reports, self.cells + MOVES)
-        makes = (self.voice, self.kpis, self.map)
-        clocks = (_Clock(self.messages), _Clock(self.reports), _MapClock(self.cells))
-        speeds = [None if rate is None else rate * count / self.messages for count in counts]
-        speeds[2] = None  # the map is small and comes first
-        made = [
-            ps.Generator(
-                make, schema=schema, rows=count, rate=speed, time="time", time_of=clock,
-                lateness=dt.timedelta(microseconds=LATENESS_US),
-            )
-            for make, schema, count, speed, clock in zip(
-                makes, (VOICE, KPI, CELLS), counts, speeds, clocks, strict=True
-            )
-        ]  # fmt: skip
-        return made[0], made[1], made[2]
+        """Messages at this rate per second, reports as they come in the same time, and the map."""
+        made = partial(ps.Generator, time="time", lateness=dt.timedelta(microseconds=LATENESS_US))
+        reports = None if rate is None else rate * self.reports / self.messages
+        return (
+            made(self.voice, schema=VOICE, rows=self.messages, rate=rate, time_of=_Clock(self.messages)),
+            made(self.kpis, schema=KPI, rows=self.reports, rate=reports, time_of=_Clock(self.reports)),
+            # The map is small and comes at once; its moves wait for their time.
+            made(self.map, schema=CELLS, rows=self.cells + MOVES, time_of=_MapClock(self.cells)),
+        )
 
     def voice(self, first: int, count: int) -> pl.DataFrame:
         """Voice messages number ``first`` and following."""

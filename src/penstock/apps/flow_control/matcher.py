@@ -95,10 +95,9 @@ class Matcher(ps.Operator):
         order = np.lexsort((moment, station))  # stable: rates of one moment stay in their order
         found = np.empty((kernels.OUT, len(order)), np.int64)
         found_rates = np.empty(len(order), np.float64)
-        count = kernels.notices(
-            order, station, moment, size, rate, *(stations[name] for name in _VALUES),
-            float(self.thresholds.t1), int(self.thresholds.t2), found, found_rates,
-        )  # fmt: skip
+        held = stations["volume_bytes"], stations["voice_rate"], stations["is_limited"]
+        over = float(self.thresholds.t1), int(self.thresholds.t2)
+        count = kernels.notices(order, station, moment, size, rate, *held, *over, found, found_rates)
         found = found[:, :count]
         return pl.DataFrame(
             {

@@ -75,11 +75,9 @@ class Joiner(ps.Operator):
     def _signals(self, points: _Points, state: dict[str, Any]) -> pl.DataFrame:
         standings, quotas = state[STANDINGS], state[QUOTAS]
         found = np.empty((kernels.OUT, len(points.order)), np.int64)
-        count = kernels.signals(
-            points.order, points.edrs, points.standing, points.quota, points.figures,
-            standings["time"], standings["plan"], *(quotas[name] for name in _FIGURES), quotas["sent"],
-            self.rules.window_us, self.rules.free, found,
-        )  # fmt: skip
+        given = (points.order, points.edrs, points.standing, points.quota, points.figures)
+        held = (standings["time"], standings["plan"], *(quotas[name] for name in (*_FIGURES, "sent")))
+        count = kernels.signals(*given, *held, self.rules.window_us, float(self.rules.free), found)
         found = found[:, :count]
         rows = found[kernels.QUOTA]
         quotas.touch(rows)

@@ -1,0 +1,86 @@
+"""The applications through Spark: what the reference engine gives, also when one is killed and goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from penstock import testing
+from penstock.apps import flow_control, smart_pcc
+from penstock.apps.smart_pcc import truth
+from penstock.apps.smart_pcc.generated import Network
+from tests.spark.killed_smart_pcc import SMALL
+
+pytestmark = pytest.mark.spark
+KILLED = Path(__file__).with_name("killed_smart_pcc.py")
+
+
+def a_smart_pcc(out: Path) -> Any:
+    return smart_pcc.topology(
+        subscribers=200, rows=22_000, seed=3, rate=None, rows_per_epoch=9_000, directory=out
+    )
+
+
+def a_flow_control(out: Path) -> Any:
+    return flow_control.topology(messages=2_500, seed=4, rate=None, t2=400_000, directory=out)
+
+
+CASES = [(smart_pcc, a_smart_pcc, "signals"), (flow_control, a_flow_control, "notices")]
+
+
+@pytest.mark.parametrize(("app", "make", "lines"), CASES, ids=["smart-pcc", "flow-control"])
+def test_an_application_gives_what_the_reference_engine_gives(
+    app: Any, make: Any, lines: str, tmp_path: Path, spark_run: Any, same_rows: Callable[[Any, Any], None]
+) -> None:
+    top = make(tmp_path / "out")
+    with spark_run.start(top) as handle:
+        handle.wait()
+    expected = testing.run(top)
+    assert expected[lines].height > 5
+    same_rows(read_lines(tmp_path / "out" / lines, expected[lines].schema), expected[lines])
+    live = replace(app.LIVE, top=1_000)
+    shown = live.follow(top).look()
+    assert shown is not None
+    newest = expected[live.sink].unique(live.key, keep="last").select(live.columns)
+    same_rows(pl.DataFrame(shown.rows).select(live.columns), newest)
+
+
+def test_smart_pcc_killed_in_the_middle_sends_every_signal_once(tmp_path: Path) -> None:
+    command = [sys.executable, str(KILLED), str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    first = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
+    )
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line.startswith("epoch 1"):
+            break
+    else:
+        pytest.fail(f"it ended before its second epoch, with {first.wait()}")
+    assert first.poll() is None, "it ended before it could be killed"
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    subprocess.run(command, check=True, env=environment, timeout=200, stdout=subprocess.DEVNULL)
+    network = Network(**SMALL)
+    edrs, events = network.counts
+    deserved = truth.signals(network.edrs(0, edrs), network.events(0, events), smart_pcc.Rules())
+    sent = read_lines(tmp_path / "out" / "signals", deserved.schema)
+    assert set(deserved["signal"]) == {"a", "b", "c"}
+    assert sent.sort(sent.columns).equals(deserved.sort(sent.columns))
+
+
+def read_lines(folder: Path, schema: Any) -> pl.DataFrame:
+    """The rows of all files that a consumer of the folder would take."""
+    moments = [name for name, kind in schema.items() if kind == pl.Datetime("us")]
+    texts = {**schema, **dict.fromkeys(moments, pl.String)}
+    rows = pl.read_ndjson(sorted(folder.glob("*.jsonl")), schema=texts)
+    return rows.with_columns(pl.col(moments).str.to_datetime(time_unit="us"))
