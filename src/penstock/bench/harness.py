@@ -60,8 +60,11 @@ BENCHES: dict[str, Bench] = {
         _bench("window", "count and sum in 10-second windows over 100,000 keys, against Spark SQL"),
         _bench("skew", "the same windows with Zipf distributed keys against even ones"),
         _bench("join", "pairs of two streams of a million subscribers within 15 minutes"),
+        _bench("recovery", "from the death of an executor or a driver to the next committed epoch"),
+        _bench("checkpoint-overhead", "throughput with epochs of one second against ten"),
         _bench("packet-counter", "packets of a header trace counted, against the bare kernel and nfstream"),
         _bench("decode-flows", "packets decoded to rows, exchanged by flow, flow table kept"),
+        _bench("app-tracker", "packets in GTP to applications; a million flows against 10,000"),
         _bench("smart-pcc", "EDRs and streaming events of a million subscribers to signals, exactly once"),
         _bench("click-stream", "log lines from raw text files to the most frequent patterns"),
     )

@@ -1,0 +1,157 @@
+"""How long a run is away after its executor or its driver was killed, and how soon it has caught up.
+
+100,000 events/s arrive all the while. A fault's outage ends with the commit of the first epoch that was begun
+after it: an epoch that was nearly done when the fault came does not count.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+import penstock as ps
+from penstock.bench.harness import Settings
+from penstock.bench.timeline import write_timeline
+from penstock.bench.workload import SCHEMA, CountAndSum, events
+from penstock.control.driving import Request
+from penstock.control.progress import Progress
+from penstock.control.restarting import RestartPolicy
+from penstock.control.supervisor import SupervisedRun
+from penstock.errors import InternalError
+from penstock.spark.options import RunOptions
+from penstock.testing.chaos.cluster import StandaloneCluster
+from penstock.testing.chaos.processes import strike
+
+RATE = 100_000
+EXECUTOR_KILLS = 5
+DRIVER_KILLS = 3
+STEADY_EPOCHS = 8
+"""Epochs before the first fault and between two: the run must have caught up, and a spare driver be ready."""
+_WAIT_S = 240.0
+IMAGE = Path("out/recovery.svg")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What one fault cost."""
+
+    outage_s: float
+    catch_up_s: float
+
+
+def run(settings: Settings) -> dict[str, float]:
+    """Kill executors of a cluster, then drivers that a supervisor replaces."""
+    with StandaloneCluster(workers=2) as cluster:
+        options = RunOptions(
+            directory=settings.directory / "on-cluster", master=cluster.url, spark=cluster.settings()
+        )
+        executor_log, executor_faults = _watch(
+            settings, options, EXECUTOR_KILLS, lambda run: _kill_executor(cluster), standby=False
+        )
+    options = RunOptions(directory=settings.directory / "supervised")
+    driver_log, driver_faults = _watch(settings, options, DRIVER_KILLS, _kill_driver, standby=True)
+    executors = recoveries(executor_log, executor_faults)
+    drivers = recoveries(driver_log, driver_faults)
+    image = write_timeline(
+        IMAGE,
+        {"executor killed": (executor_log, executor_faults), "driver killed": (driver_log, driver_faults)},
+    )
+    print(f"throughput over time: {image}", file=sys.stderr)
+    return {
+        "executor_median_s": statistics.median(r.outage_s for r in executors),
+        "executor_worst_s": max(r.outage_s for r in executors),
+        "driver_median_s": statistics.median(r.outage_s for r in drivers),
+        "driver_worst_s": max(r.outage_s for r in drivers),
+        "catch_up_ratio": statistics.median(r.catch_up_s / r.outage_s for r in (*executors, *drivers)),
+    }
+
+
+def recoveries(log: Sequence[Progress], faults_ns: Sequence[int]) -> list[Recovery]:
+    """What each fault cost, from the log of committed epochs.
+
+    An epoch takes all events that are due, so the run has caught up with the first one that is not half as
+    large again as those before the first fault.
+    """
+    usual = 1.5 * statistics.median(progress.events for progress in log if progress.at_ns < faults_ns[0])
+    found = []
+    for fault, until in zip(faults_ns, [*faults_ns[1:], sys.maxsize], strict=True):
+        after = [p for p in log if p.at_ns - p.epoch_ms * 1e6 > fault and p.at_ns < until]
+        caught_up = next((p.at_ns for p in after if p.events <= usual), None)
+        if caught_up is None:
+            raise InternalError(what="the run did not catch up before the next fault")
+        found.append(Recovery((after[0].at_ns - fault) / 1e9, (caught_up - after[0].at_ns) / 1e9))
+    return found
+
+
+def _watch(
+    settings: Settings,
+    options: RunOptions,
+    kills: int,
+    kill: Callable[[SupervisedRun], None],
+    *,
+    standby: bool,
+) -> tuple[list[Progress], list[int]]:
+    """Run, kill now and then, and give the log and the times of the faults."""
+    assert options.directory is not None
+    request = Request(
+        _topology(settings.directory / f"out-{options.directory.name}"),
+        options.directory,
+        options,
+        RestartPolicy(),
+        standby=standby,
+    )
+    faults: list[int] = []
+    with SupervisedRun(request) as supervised:
+        for _ in range(kills + 1):
+            last = supervised.progress()
+            _until(supervised, (last.epoch if last else 0) + STEADY_EPOCHS, standby=standby)
+            if len(faults) < kills:
+                newest = supervised.progress()
+                faults.append(time.time_ns())
+                kill(supervised)
+                _until(supervised, (newest.epoch if newest else 0) + 3, standby=False)
+        supervised.stop()
+        supervised.poll(30.0)
+        return supervised.history(), faults
+
+
+def _until(supervised: SupervisedRun, epoch: int, *, standby: bool) -> None:
+    """Wait for a committed epoch, and for the spare driver if there is to be one."""
+    waited = 0.0
+    while waited < _WAIT_S:
+        if supervised.poll(0.1):
+            raise InternalError(what="the run ended before the bench did")
+        waited += 0.1
+        last = supervised.progress()
+        spare = supervised.spare is not None and supervised.spare.is_ready
+        if last is not None and last.epoch >= epoch and (spare or not standby):
+            return
+    raise InternalError(what=f"epoch {epoch} was not committed within {_WAIT_S:.0f} s")
+
+
+def _topology(out: Path) -> ps.Topology:
+    top = ps.Topology("recovery")
+    source = ps.Generator(lambda first, count: events(first, count, 100_000), schema=SCHEMA, rate=RATE)
+    totals = top.source("events", source).key_by("key").process("totals", CountAndSum(), parallelism=4)
+    totals.sink("table", ps.Parquet(out))
+    return top
+
+
+def _kill_executor(cluster: StandaloneCluster) -> None:
+    victims = [psutil.Process(pid) for pid in cluster.executors()]
+    if strike(victims, signal.SIGKILL, random.Random()) is None:
+        raise InternalError(what="the cluster has no executor")
+
+
+def _kill_driver(supervised: SupervisedRun) -> None:
+    assert supervised.driver is not None
+    os.kill(supervised.driver.pid, signal.SIGKILL)
