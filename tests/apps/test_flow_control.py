@@ -91,6 +91,7 @@ def test_a_change_of_the_map_that_comes_late_counts_from_then_on_and_a_late_mess
     assert out["late"]["bytes"].to_list() == [30]
 
 
+@pytest.mark.long
 def test_the_matcher_keeps_to_the_contract_of_operators() -> None:
     network = Network(messages=400, stations=3, cells=30, seed=2)
     voice = network.voice(0, 400).select("time", "bytes", bsc=pl.col("cell") % 3)
@@ -160,9 +161,7 @@ def test_files_of_the_user_give_the_same_notices(
 
 @pytest.mark.long
 def test_messages_of_captured_traffic_count_for_the_cell_of_their_subscriber(tmp_path: Path) -> None:
-    traffic = synth.Traffic(
-        mix=mix, subscribers=40, cells=6, rate=800, duration="5s", tunnel="gtp", stay=None
-    )
+    traffic = synth.Traffic(subscribers=40, cells=6, rate=800, duration="5s", tunnel="gtp", stay=None)
     made = synth.write(tmp_path / "a.pcap", traffic)
     application = made.flows["application"].value_counts().sort("count")["application"][-1]
     places = made.sessions.select("imsi", area="first_area", cell="first_cell")

@@ -86,6 +86,7 @@ def test_two_plans_that_report_in_turn_are_told_of_once_each() -> None:
     assert told(edrs, [(at + 0.5, ANN) for at in range(6)]) == [(0.5, "a", ANN), (1.5, "a", ANN)]
 
 
+@pytest.mark.long
 def test_the_joiner_keeps_to_the_contract_of_operators_and_forgets_what_is_past() -> None:
     network = Network(subscribers=40, rows=2_200, seed=2)
     edrs, events = (
