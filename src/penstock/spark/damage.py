@@ -20,7 +20,8 @@ def damage_in(message: str, directory: RunDirectory) -> RunDirectoryBroken | Non
     """The damaged file that may be behind a failure; the newest one if there are several."""
     if not _ABOUT_STATE.search(message):
         return None
-    files = [path for path in (directory.checkpoint / "state").rglob("*") if path.is_file()]
+    # Names with a dot in front are of checksums, and of files that a task has not finished.
+    files = [path for path in (directory.checkpoint / "state").rglob("[!.]*") if path.is_file()]
     for path in sorted(files, key=lambda path: path.stat().st_mtime_ns, reverse=True):
         try:
             require_whole(path, path, directory.path)
