@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from penstock.control.savepoints import create
 from penstock.errors import Fenced, PenstockError
+from penstock.spark.options import RunOptions
+from penstock.spark.rescaling import rescale
 from penstock.testing.chaos.damage import Kind, damage, lose_last_commit
 from penstock.testing.chaos.disk import fill
+from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.faults import Fault
-from penstock.testing.chaos.places import Running
+from penstock.testing.chaos.places import MASTER, Running
 from penstock.testing.chaos.processes import python_workers, signal_group, strike, wake
+from penstock.testing.chaos.restored import continues_wrongly
 from penstock.testing.chaos.watched import with_points
+from penstock.topology.stream import Topology
 
 if TYPE_CHECKING:
     from penstock.testing.chaos.grounds import OnCluster, Second
@@ -59,12 +65,43 @@ def stop_worker(trial: Trial, running: Running, fault: Fault) -> bool:
 
 
 def change(trial: Trial, running: Running, fault: Fault) -> bool:
+    trial.topology, plain = _other_version(trial)
+    trial.versions[running.change(trial.topology)] = plain
+    return True
+
+
+def change_and_die(trial: Trial, running: Running, fault: Fault) -> bool:
+    """The driver dies while it writes the new version; the next one is started with it."""
+    trial.topology, plain = _other_version(trial)
+    with dying(trial.directory.path, at_write=trial.chance.randint(0, 8)):
+        running.change(trial.topology)
+    running.end_abruptly()
+    trial.versions |= dict.fromkeys(range(2, 5), plain)  # however often it was begun
+    return False
+
+
+def savepoint(trial: Trial, running: Running, fault: Fault) -> bool:
+    """Save the run while it runs; who saves it may die."""
+    with dying(trial.directory.path, at_write=trial.chance.choice((5, 20, 10_000))):
+        made = create(trial.directory.path, timeout_s=20.0)
+        trial.demands.append(partial(continues_wrongly, trial, made))
+    return True
+
+
+def rescale_run(trial: Trial, running: Running, fault: Fault) -> bool:
+    """Give it other state partitions; who does it may die."""
+    running.rest()
+    partitions = trial.chance.choice((1, 3, 4))
+    with dying(trial.directory.path, at_write=trial.chance.choice((3, 30, 10_000))):
+        rescale(trial.directory.path, RunOptions(master=MASTER, partitions=partitions))
+    return False
+
+
+def _other_version(trial: Trial) -> tuple[Topology, Topology]:
     make = trial.schedule.check.change
     assert make is not None, "the scenario does not suit the check"
     plain = make(trial.data)
-    trial.topology = with_points(plain, trial.faults)
-    trial.versions[running.change(trial.topology)] = plain
-    return True
+    return with_points(plain, trial.faults), plain
 
 
 def fill_disk(trial: Trial, running: Running, fault: Fault) -> bool:
@@ -126,6 +163,9 @@ ACTIONS: Mapping[str, Action] = {
     "kill-worker": kill_worker,
     "stop-worker": stop_worker,
     "change": change,
+    "change-and-die": change_and_die,
+    "savepoint": savepoint,
+    "rescale": rescale_run,
     "fill-disk": fill_disk,
     "kill-driver": kill_driver,
     "kill-group": kill_group,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,9 @@ from penstock.errors import BadArgument
 from penstock.spark.offset_log import read_offset
 from penstock.testing.engine import Epoch, ReferenceRun
 from penstock.topology.stream import Topology
+
+Rows: TypeAlias = Mapping[str, pl.DataFrame]
+"""Of sinks, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +68,10 @@ def expected_of(versions: Mapping[int, Topology], directory: RunDirectory) -> Re
     The log says only how the input was cut and which version an epoch had: what is read, and that nothing is
     left out, is the reference engine's own.
     """
-    epochs = sorted(int(path.name) for path in (directory.checkpoint / "offsets").glob("[0-9]*"))
-    first = read_offset(directory, epochs[0])["version"]
+    first = min(versions)
     reference = LoggedRun(versions[first], version=first)
-    for epoch in epochs:
-        offset = read_offset(directory, epoch)
-        if offset["version"] != reference.version:
-            reference.change(versions[offset["version"]])
-        reference.ends = offset["sources"]
-        reference.step()
-    reference.ends = {}
-    reference.drain()
+    replay(reference, versions, directory)
+    reference.finish()
     return reference
 
 
@@ -87,23 +83,54 @@ class LoggedRun(ReferenceRun):
         ReferenceRun.__post_init__(self)
         self.ends: Mapping[str, Offset] = {}
 
+    def finish(self) -> None:
+        """Read what the log has left over."""
+        self.ends = {}
+        self.drain()
+
     def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
         start, end = super()._range(name, cut)
         return start, self.ends.get(name, end)
+
+
+def replay(
+    reference: LoggedRun,
+    versions: Mapping[int, Topology],
+    directory: RunDirectory,
+    *,
+    first: int = 0,
+    last: int | None = None,
+) -> None:
+    """Run the epochs that a log holds, from the first to the last one wanted."""
+    epochs = sorted(int(path.name) for path in (directory.checkpoint / "offsets").glob("[0-9]*"))
+    for epoch in epochs:
+        if epoch < first or (last is not None and epoch > last):
+            continue
+        offset = read_offset(directory, epoch)
+        if offset["version"] != reference.version and offset["version"] in versions:
+            reference.change(versions[offset["version"]])
+            reference.version = offset["version"]
+        reference.ends = offset["sources"]
+        reference.step()
 
 
 def differences(
     versions: Mapping[int, Topology], directory: RunDirectory, reference: ReferenceRun
 ) -> dict[str, Difference]:
     """Of every sink, by its name; and of the count of events, which must be neither more nor less."""
-    found: dict[str, Difference] = {}
-    for name, rows in reference.result().items():
-        sink = versions[reference.version].graph[name].spec.sink  # type: ignore[attr-defined]
-        found[name] = compare(_as_kept(sink, rows), rows_of(sink, directory, name))
+    found = compare_rows(versions[reference.version], directory, reference.result())
     last = directory.last_progress()
     told = last.total_events if last else 0
-    found["(events told)"] = Difference(wrong=int(told != events_of(reference)))
-    return found
+    return {**found, "(events told)": Difference(wrong=int(told != events_of(reference)))}
+
+
+def compare_rows(topology: Topology, directory: RunDirectory, expected: Rows) -> dict[str, Difference]:
+    """How what the sinks of a topology hold differs from what they should."""
+    sinks = {name: topology.graph[name].spec.sink for name in expected}  # type: ignore[attr-defined]
+    return {
+        name: compare(_as_kept(sinks[name], rows), rows_of(sinks[name], directory, name))
+        for name, rows in expected.items()
+    }
 
 
 def events_of(reference: ReferenceRun) -> int:

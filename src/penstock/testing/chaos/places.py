@@ -12,6 +12,7 @@ from penstock.spark.options import RunOptions, Until
 from penstock.spark.runner import Handle, start
 from penstock.topology.stream import Topology
 
+MASTER = "local[2,2]"
 KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000"}
 """The reference engine repeats a run by its offset log, so all of it must be there."""
 
@@ -28,6 +29,9 @@ class Running(Protocol):
 
     def change(self, topology: Topology) -> int:
         """Let the next epoch run another version; gives its number."""
+
+    def rest(self) -> None:
+        """End at an epoch boundary."""
 
     def end_abruptly(self) -> None:
         """Leave the run as the death of its driver would."""
@@ -55,7 +59,7 @@ def run_options(
 class Warm:
     """A session in this process. A task is tried twice: Spark mends one death, and two end the query."""
 
-    master: str = "local[2,2]"
+    master: str = MASTER
 
     def start(self, topology: Topology, directory: Path, until: Until, *, take_over: bool = False) -> Running:
         """Begin a run, or go on with it."""
@@ -78,6 +82,9 @@ class RunningHere:
 
     def change(self, topology: Topology) -> int:
         return self._handle.change(topology).version
+
+    def rest(self) -> None:
+        self._handle.stop()
 
     def end_abruptly(self) -> None:
         self._handle.query.stop()

@@ -112,6 +112,9 @@ class RunningElsewhere:
     def change(self, topology: Topology) -> int:
         raise BadChange(topology=topology.name, reasons="a runner process takes no changes")
 
+    def rest(self) -> None:
+        self.end_abruptly()
+
     def end_abruptly(self) -> None:
         (self._folder / _END).touch()
         wait_until(lambda: self._has_ended() or not self.runner.is_alive, timeout_s=30)

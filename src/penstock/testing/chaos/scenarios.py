@@ -88,6 +88,24 @@ def during_change(chance: random.Random) -> Sequence[Fault]:
     return [change, *deaths]
 
 
+def during_savepoint(chance: random.Random) -> Sequence[Fault]:
+    """A savepoint is taken, and a process dies meanwhile."""
+    epoch = chance.randint(1, 4)
+    return [Fault(COMMITTED, epoch, "do", action="savepoint"), any_death(chance, epoch)]
+
+
+def during_rescale(chance: random.Random) -> Sequence[Fault]:
+    """The state is spread anew, twice, and a process dies soon after."""
+    first = chance.randint(1, 3)
+    times = [Fault(COMMITTED, epoch, "do", action="rescale") for epoch in (first, first + 2)]
+    return [*times, any_death(chance, first)]
+
+
+def dying_change(chance: random.Random) -> Sequence[Fault]:
+    """The driver dies while it writes a new version of the topology."""
+    return [Fault(COMMITTED, chance.randint(1, 4), "do", action="change-and-die")]
+
+
 def cluster_workers(chance: random.Random) -> Sequence[Fault]:
     """Tasks die in executors, which try them again."""
     points = ("reading", "in-write", "written")
@@ -114,6 +132,9 @@ SCENARIOS = (
     Scenario("two-at-once", "two faults in one epoch", two_at_once),
     Scenario("during-recovery", "faults while the run comes back from one", during_recovery),
     Scenario("during-change", "a fault around a change of version", during_change, changes=True),
+    Scenario("change-torn", "the driver dies while it writes a new version", dying_change, changes=True),
+    Scenario("during-savepoint", "a savepoint while processes die, restored afterwards", during_savepoint),
+    Scenario("during-rescale", "the state is spread anew; who does it dies", during_rescale),
     Scenario(
         "disk-full", "no room on the disk for a while", from_outside("fill-disk", seconds=2.0), place="disk"
     ),

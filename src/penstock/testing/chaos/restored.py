@@ -1,0 +1,54 @@
+"""Whether a savepoint that was taken in the middle of trouble leads on to the same rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.control.restoring import restore
+from penstock.control.run_directory import RunDirectory
+from penstock.control.savepoint_files import Savepoint, faults
+from penstock.spark.options import RunOptions
+from penstock.spark.rescaling import rescaled
+from penstock.testing.chaos.oracle import LoggedRun, Rows, compare_rows, replay
+from penstock.testing.chaos.places import MASTER, Warm
+
+if TYPE_CHECKING:
+    from penstock.testing.chaos.trial import Trial
+
+
+def continues_wrongly(trial: Trial, savepoint: Savepoint) -> str:
+    """What is amiss with a run that is restored with other partitions and goes on; nothing if it is right."""
+    if damaged := faults(savepoint):
+        return f"the savepoint is damaged: {damaged}"
+    folder = trial.data.with_name("restored")
+    topology = trial.schedule.check.build(_empty(folder / "data"))
+    options = RunOptions(master=MASTER, partitions=trial.chance.choice((1, 3, 4)))
+    run = restore(savepoint, folder / "run", prepare=lambda fresh: rescaled(fresh, options))
+    running = Warm().start(topology, run.path, trial.until)
+    try:
+        while not running.poll(0.2):
+            pass
+    finally:
+        running.end()
+    expected = _rows_after(trial, savepoint, run)
+    differences = compare_rows(topology, run, expected)
+    shutil.rmtree(folder)
+    return f"the restored run differs: {differences}" if any(differences.values()) else ""
+
+
+def _rows_after(trial: Trial, savepoint: Savepoint, run: RunDirectory) -> Rows:
+    """What the reference engine gives after the epoch of the savepoint, with the restored run's epochs."""
+    first = min(trial.versions)
+    reference = LoggedRun(trial.versions[first], version=first)
+    replay(reference, trial.versions, trial.directory, last=savepoint.manifest.epoch)
+    reference.outputs.clear()
+    replay(reference, trial.versions, run, first=savepoint.manifest.epoch + 1)
+    reference.finish()
+    return reference.result()
+
+
+def _empty(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
