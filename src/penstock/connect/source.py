@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -140,6 +141,10 @@ class Source(ABC):
 
         Records that cannot be read go to ``reject``; they never end the stream.
         """
+
+    def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
+        """What must go on beside the run in the process that the user started: only it has standard input."""
+        return nullcontext()
 
     def describe(self) -> str:
         """One line for people."""

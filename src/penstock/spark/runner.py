@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -45,7 +45,8 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     program = plan(topology)
     directory = RunDirectory(run_directory(topology.name, options))
     run_id = directory.open(topology.name)
-    lock = directory.lock(take_over=options.take_over)
+    lock = ExitStack()
+    lock.enter_context(directory.lock(take_over=options.take_over))
     try:
         term = directory.begin_term()
         clear_holds(directory)
@@ -55,6 +56,8 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
         change = _adopt(directory, program, fabric["hops"], options)
         directory.hold.unlink(missing_ok=True)
         directory.take_failure()
+        for name, spec in change.program.sources.items():
+            lock.enter_context(spec.source.attend(directory.planners / name))
         query = _query(change.program, directory, run_id, term, options, fabric)
     except BaseException:
         lock.close()
@@ -95,7 +98,7 @@ class Handle:
         adopted: ChangePlan,
         fabric: dict[str, int],
         query: StreamingQuery,
-        lock: IO[str],
+        lock: ExitStack,
     ) -> None:
         self.topology = topology
         self.adopted = adopted
