@@ -5,31 +5,18 @@ from __future__ import annotations
 import polars as pl
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.fuzz.seeds import CAPTURES, LINKS, SEEDS
 from tests.net import making as m
 from tests.net.test_captures import Found
-from tests.net.test_decode import TUNNELLED, decoded
+from tests.net.test_decode import decoded
 
 from penstock.net._layout import REASONS
 from penstock.net.capture import Walk, read_header
 from penstock.net.columns import COUNTS
-from penstock.net.decoding import Counter, decode_block
+from penstock.net.counting import Counter
+from penstock.net.decoding import decode_block
 from penstock.net.feeds import BytesFeed
 
-SEEDS = [m.ethernet(packet) for _, _, packet in TUNNELLED] + [
-    m.ethernet(
-        m.ipv4(m.tcp(b"abc", options=bytes(12)), 6, options=bytes(8)), tags=[(0x88A8, 5), (0x8100, 6)]
-    ),
-    m.ethernet(m.ipv6(bytes([43, 2]) + bytes(22) + bytes([51, 0, 3]) + bytes(21) + m.udp(b"x"), 0), 0x86DD),
-    m.ethernet(b"\0\x01\x20\xff\0\x02\x01\xff" + m.ipv4(m.udp(b"y")), 0x8847),
-]
-LINKS = (0, 1, 9, 12, 50, 51, 101, 104, 108, 113, 147, 192, 228, 229, 276)
-CAPTURES = [
-    m.pcap(SEEDS),
-    m.pcap(SEEDS, order=">", is_nano=True),
-    m.section() + m.interface() + b"".join(m.enhanced(packet, 10**15) + m.simple(packet) for packet in SEEDS)
-    + m.section(">") + m.interface(order=">", resolution=9)
-    + b"".join(m.obsolete(packet, 10**18, 0, ">") for packet in SEEDS),
-]  # fmt: skip
 edits = st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), max_size=12)
 often = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -87,10 +74,9 @@ def counts_of(data: bytes) -> pl.DataFrame:
     header = read_header(data[:24])
     assert header is not None
     counter = Counter(1 << 40, 8)
-    parts = []
     for block in Walk(header, BytesFeed(iter([data[24:]])), base=24).blocks():
-        parts += [rows for _, rows in counter.add(block)]
+        counter.add(block)
         assert decode_block(block, ["reason"]).height == len(block)
-    parts += [rows for _, rows in counter.finish()]
+    parts = [rows for _, rows in counter.take()]
     assert all(tuple(rows.columns) == COUNTS.names for rows in parts)
     return pl.concat(parts)
