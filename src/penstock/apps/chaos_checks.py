@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
 import penstock as ps
-from penstock.apps import app_tracker, click_stream, flow_control, packet_counter, smart_pcc
+from penstock.apps import app_tracker, click_stream, flow_control, packet_counter, slow_paths, smart_pcc
 from penstock.net import synth
 from penstock.testing.chaos import Check
 from penstock.topology import specs
@@ -16,14 +17,19 @@ _EPOCHS = 6
 
 
 def in_epochs(topology: ps.Topology, rows: int) -> ps.Topology:
-    """The same topology, whose sources give at most so many rows to an epoch."""
+    """The same topology, whose sources give at most so many rows to an epoch, and generated ones at once."""
     nodes = [
-        replace(node, spec=replace(node.spec, rows_per_epoch=rows, bytes_per_epoch=None))
-        if isinstance(node.spec, specs.SourceSpec)
-        else node
+        replace(node, spec=_in_epochs(node.spec, rows)) if isinstance(node.spec, specs.SourceSpec) else node
         for node in topology.graph
     ]
     return ps.Topology(topology.name, Graph.of(topology.name, nodes))
+
+
+def _in_epochs(spec: specs.SourceSpec, rows: int) -> specs.SourceSpec:
+    source = copy(spec.source)
+    if isinstance(source, ps.Generator):  # a clock that jumps back would have a paced one wait for hours
+        object.__setattr__(source, "rate", None)
+    return replace(spec, source=source, rows_per_epoch=rows, bytes_per_epoch=None)
 
 
 def packet_counter_check(folder: Path) -> ps.Topology:
@@ -52,8 +58,13 @@ def flow_control_check(folder: Path) -> ps.Topology:
 
 def click_stream_check(folder: Path) -> ps.Topology:
     """A made-up site."""
-    top = click_stream.topology(rows=6_000, rate=1_000_000, directory=folder / "out")
+    top = click_stream.topology(rows=6_000, directory=folder / "out")
     return in_epochs(top, 6_000 // _EPOCHS)
+
+
+def slow_paths_check(folder: Path) -> ps.Topology:
+    """Made-up servers, for a minute."""
+    return in_epochs(slow_paths.topology(seconds=60, directory=folder / "out"), 1_500)
 
 
 def _capture(folder: Path) -> int:
@@ -70,4 +81,5 @@ APPLICATIONS = (
     Check("smart-pcc", smart_pcc_check),
     Check("flow-control", flow_control_check),
     Check("click-stream", click_stream_check),
+    Check("slow-paths", slow_paths_check),
 )

@@ -56,7 +56,7 @@ class Seen(ps.Operator):
         state["amount"] += float(batch["amount"].sum())
         emit(
             pl.DataFrame(
-                {"rows": [state["rows"]], "amount": [state["amount"]]}, schema_overrides={"rows": int}
+                {"rows": [state["rows"]], "amount": [state["amount"]]}, schema_overrides={"rows": pl.Int64}
             )
         )
 

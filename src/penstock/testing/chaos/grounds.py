@@ -43,6 +43,11 @@ class Grounds:
         self._disk = self._disk or SmallDisk()
         return self._disk.path
 
+    def get_ready(self) -> None:
+        """After a schedule: begin to replace what it has killed."""
+        if self._second is not None:
+            self._second.get_ready()
+
     def __enter__(self) -> Grounds:
         return self
 
@@ -63,11 +68,15 @@ class Second:
         """In the other process if the run is new, otherwise here."""
         if (directory / "run.json").exists():
             return self._here.start(topology, directory, until)
+        self.get_ready()
+        self._runner.wait_until_warm()
+        return self._runner.start(topology, run_options(directory, self._here.master, until))
+
+    def get_ready(self) -> None:
+        """Replace a runner that was killed; the new one gets warm beside the schedules of other scenarios."""
         if not self._runner.is_alive:
             self._runner.close()
             self._runner = self._new_runner()
-        self._runner.wait_until_warm()
-        return self._runner.start(topology, run_options(directory, self._here.master, until))
 
     def take_over(self, topology: Topology, directory: Path, until: Until) -> Running:
         """Start here although the other one is not known to be dead."""

@@ -74,7 +74,7 @@ def during_recovery(chance: random.Random) -> Sequence[Fault]:
     """Three deaths in a row, each as soon as the run is back from the one before."""
     point = chance.choice(("planning", "after-offsets", "reading", "in-write", "before-sink", "after-sink"))
     visit = chance.randint(1, 5)
-    return [Fault(point, visit + i, chance.choice(("die", "hold"))) for i in range(4)]  # type: ignore[arg-type]
+    return [Fault(point, visit + i, chance.choice(("die", "hold"))) for i in range(4)]
 
 
 def during_change(chance: random.Random) -> Sequence[Fault]:
@@ -82,7 +82,7 @@ def during_change(chance: random.Random) -> Sequence[Fault]:
     epoch = chance.randint(1, 4)
     change = Fault(COMMITTED, epoch, "do", action="change")
     point = chance.choice(_PROCESS_POINTS)
-    deaths = [Fault(point, epoch + chance.randint(0, 2), chance.choice(("die", "hold")))]  # type: ignore[arg-type]
+    deaths = [Fault(point, epoch + chance.randint(0, 2), chance.choice(("die", "hold")))]
     if chance.random() < 0.5:
         deaths.append(Fault(COMMITTED, epoch + 1, "do", action=chance.choice(("end-query", "lose-commit"))))
     return [change, *deaths]
