@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -41,6 +43,7 @@ def chaos(
         typer.echo("\n".join(f"{s.name:<{width}}  {s.about}" for s in scenarios))
         typer.echo(f"checks: {', '.join(c.name for c in checks)}")
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     one = seed is not None and len(scenarios) == len(checks) == 1
     report = run_matrix(scenarios, checks, seconds=0 if one else seconds, seed=seed or 0, tell=_tell)
     typer.echo(report.table())

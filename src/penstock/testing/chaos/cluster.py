@@ -96,7 +96,7 @@ class StandaloneCluster:
         with open(self.folder / f"{name}.log", "wb") as log:
             self._started.append(
                 subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), *command],
+                    [*_ends_with_us(), str(home / "bin" / "spark-class"), *command],
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -108,6 +108,11 @@ class StandaloneCluster:
     def _is_up(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((_HOST, self.port)) == 0
+
+
+def _ends_with_us() -> list[str]:
+    """What to begin a command with that shall be killed should the harness be."""
+    return ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 
 
 def _free_port() -> int:

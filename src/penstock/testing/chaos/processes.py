@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import psutil
+
+_PR_SET_PDEATHSIG = 1
 
 
 def python_workers(root: int) -> list[psutil.Process]:
@@ -54,6 +57,12 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float, every_s: fl
             return False
         time.sleep(every_s)
     return True
+
+
+def end_with_parent() -> None:
+    """Have this process killed should the one that started it be (Linux; elsewhere it stays behind)."""
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _below(root: int) -> list[psutil.Process]:

@@ -23,7 +23,7 @@ from penstock.errors import BadChange, PenstockError, SparkGone, StreamFailed
 from penstock.spark.options import RunOptions
 from penstock.spark.runner import start
 from penstock.spark.warm_up import warm_up
-from penstock.testing.chaos.processes import signal_group, wait_until
+from penstock.testing.chaos.processes import end_with_parent, signal_group, wait_until
 from penstock.topology.stream import Topology
 
 _READY = "ready"
@@ -154,6 +154,7 @@ def _run(request: Request, end: Path) -> Answer:
 
 def main() -> None:
     """Serve with the options in a file."""
+    end_with_parent()
     given = Path(sys.argv[1])
     serve(pickle.loads(given.read_bytes()), given.with_name(_READY))
     sys.stdout.flush()
