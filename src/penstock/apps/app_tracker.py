@@ -163,5 +163,5 @@ def _engine(choice: Literal["best", "ndpi", "builtin"]) -> Literal["ndpi", "buil
             allowed = f"best or builtin, as nDPI cannot be used here: {reason}"
             raise BadArgument(where="app-tracker", what="engine", got=choice, allowed=allowed) from reason
         name, why = Builtin().name, f" ({reason})"
-    print(f"app-tracker: applications are recognised by {name}{why}", file=sys.stderr)
+    sys.stderr.write(f"app-tracker: applications are recognised by {name}{why}\n")
     return "builtin" if name == Builtin().name else "ndpi"

@@ -28,6 +28,38 @@ def _carry(
     out[first + 2, k], out[first + 3, k] = np.int64(number[r]), since[r]
 
 
+@step
+def _group(r: Any, kept: Column, group_of: Column, facts: Column, count: Any) -> Any:
+    """Let a row have a group; returns how many groups there are."""
+    if group_of[r] == 0:
+        facts[:, count] = 0
+        facts[ROW, count], facts[HAS_PAST, count] = r, kept[r] > 0
+        count += 1
+        group_of[r] = count
+    return count
+
+
+@step
+def _piece(
+    r: Any, size: Any, verdict: Column, piece_of: Column, pieces: Column, piece_rows: Column, told: Any
+) -> Any:
+    """Count a packet of a decided flow; returns how many pieces there are."""
+    if piece_of[r] == 0:
+        pieces[P_LABEL, told], pieces[P_PACKETS, told], pieces[P_BYTES, told] = verdict[r], 0, 0
+        piece_rows[told] = r
+        told += 1
+        piece_of[r] = told
+    pieces[P_PACKETS, piece_of[r] - 1] += 1
+    pieces[P_BYTES, piece_of[r] - 1] += size
+    return told
+
+
+@step
+def _says_nothing(protocol: Any, size: Any, flags: Any) -> Any:
+    """A TCP segment without payload, except when it opens a connection."""
+    return protocol == _TCP and size == 0 and flags & _SYN == 0
+
+
 @kernel
 def pick(
     which: Column, rows: Column, ended_at: Column, sizes: Column, times: Column, lengths: Column,
@@ -40,8 +72,8 @@ def pick(
 
     Returns how many groups and pieces there are. ``group_of`` and ``piece_of`` have the group and piece + 1
     of each row, 0 at the start. ``ended`` gets the label of each flow that ended, and the group + 1 of one
-    that was not decided. A TCP segment without payload says nothing, except when it opens a connection.
-    ``ends_…`` say what carries each packet (empty: not asked for); a flow keeps its first one.
+    that was not decided. ``ends_…`` say what carries each packet (empty: not asked for); a flow keeps its
+    first one.
     """
     count = told = e = 0
     has_ends = len(ends_low) > 0
@@ -54,11 +86,7 @@ def pick(
                 _carry(high, low, number, since, r, pieces, P_CARRIER, piece_of[r] - 1)
                 piece_rows[piece_of[r] - 1] = -1
             if verdict[r] == 0:
-                if group_of[r] == 0:
-                    facts[:, count] = 0
-                    facts[ROW, count], facts[HAS_PAST, count] = r, kept[r] > 0
-                    count += 1
-                    group_of[r] = count
+                count = _group(r, kept, group_of, facts, count)
                 facts[IS_LAST, group_of[r] - 1] = facts[ENDED, group_of[r] - 1] = 1
             ended[GROUP, e] = group_of[r]
             verdict[r] = kept[r] = kept_bytes[r] = group_of[r] = piece_of[r] = 0
@@ -68,21 +96,11 @@ def pick(
             high[r], low[r], number[r], since[r] = ends_high[i], ends_low[i], ends_id[i], times[i]
         groups[i] = -1
         if verdict[r] != 0:
-            if piece_of[r] == 0:
-                pieces[P_LABEL, told], pieces[P_PACKETS, told], pieces[P_BYTES, told] = verdict[r], 0, 0
-                piece_rows[told] = r
-                told += 1
-                piece_of[r] = told
-            pieces[P_PACKETS, piece_of[r] - 1] += 1
-            pieces[P_BYTES, piece_of[r] - 1] += lengths[i]
+            told = _piece(r, lengths[i], verdict, piece_of, pieces, piece_rows, told)
             continue
-        if kept[r] >= most_packets or (protocol[i] == _TCP and sizes[i] == 0 and flags[i] & _SYN == 0):
+        if kept[r] >= most_packets or _says_nothing(protocol[i], sizes[i], flags[i]):
             continue
-        if group_of[r] == 0:
-            facts[:, count] = 0
-            facts[ROW, count], facts[HAS_PAST, count] = r, kept[r] > 0
-            count += 1
-            group_of[r] = count
+        count = _group(r, kept, group_of, facts, count)
         g = group_of[r] - 1
         size = min(np.int64(sizes[i]), most_bytes - np.int64(kept_bytes[r]), np.int64(65535))
         groups[i], room[i] = g, size

@@ -1,0 +1,64 @@
+"""The application tracker on subscribers in GTP: packets per second, and what a million flows cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.bench.harness import Settings
+from penstock.bench.workload import rate, run_through
+
+if TYPE_CHECKING:
+    from penstock.net.synth import Truth
+
+PACKETS = 8_000_000
+MEAN_BYTES = 500
+EPOCH_PACKETS = 2_000_000
+WARM_UP = 2
+FEW, MANY = 10_000, 1_000_000
+LASTS_S = 400
+"""How long a flow goes on: long against the idle timeout, so that the table holds little else."""
+PACKETS_PER_FLOW = 6
+
+
+def run(settings: Settings) -> dict[str, float]:
+    """The same number of packets in few flows and in many; the last epochs count, when the table is full."""
+    few, many = (_rate(settings.directory / str(flows), flows) for flows in (FEW, MANY))
+    return {"packets_per_s": few, "packets_per_s_1m_flows": many, "ratio_1m_to_10k_flows": few / many}
+
+
+def _rate(folder: Path, flows: int) -> float:
+    from penstock.apps.app_tracker import topology
+    from penstock.net.synth import Mix, Traffic, write
+
+    folder.mkdir()
+    pace = flows * PACKETS_PER_FLOW / LASTS_S
+    traffic = Traffic(
+        mix=Mix(dns=30, http=8, tls=30, quic=20, sip=4, mail=3, messenger=5), subscribers=20_000, cells=500,
+        rate=pace, duration=f"{PACKETS / pace:.3f}s", mean_bytes=MEAN_BYTES, concurrent_flows=flows,
+        tunnel="gtp", stay=None,
+    )  # fmt: skip
+    capture = folder / "mobile.pcap"
+    truth = write(capture, traffic)
+    top = topology(
+        capture, gprs=True, directory=folder / "out", bytes_per_epoch=EPOCH_PACKETS * (MEAN_BYTES + 16)
+    )
+    epochs = run_through(top, folder)
+    capture.unlink()
+    _check(folder / "out", truth)
+    return rate(epochs, warm_up=WARM_UP)
+
+
+def _check(out: Path, truth: Truth) -> None:
+    """Every packet is in the share of an application, and each subscriber has what was made for it."""
+    import polars as pl
+
+    newest = pl.read_delta(str(out / "shares")).group_by("application").agg(pl.max("packets", "bytes"))
+    found = newest.select(pl.sum("packets", "bytes")).row(0)
+    made = (truth.packets, truth.bytes)
+    if found != made:
+        raise AssertionError(f"the shares have {found[0]:,} packets and {found[1]:,} bytes of {made}")
+    shares = pl.read_delta(str(out / "subscribers")).group_by("imsi", "application").agg(pl.max("packets"))
+    owned = shares.drop_nulls("imsi").group_by("imsi").agg(pl.sum("packets")).sort("imsi")
+    if not owned.equals(truth.subscribers.select("imsi", "packets").sort("imsi")):
+        raise AssertionError("the packets of subscribers are not those that were made")
