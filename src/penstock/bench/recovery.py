@@ -1,7 +1,7 @@
 """How long a run is away after its executor or its driver was killed, and how soon it has caught up.
 
-100,000 events/s arrive all the while. A fault's outage ends with the commit of the first epoch that was begun
-after it: an epoch that was nearly done when the fault came does not count.
+100,000 events/s arrive all the while. A fault comes right after the commit of an epoch, so that the next epoch
+to be committed has all its work before it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def recoveries(log: Sequence[Progress], faults_ns: Sequence[int]) -> list[Recove
     usual = 1.5 * statistics.median(progress.events for progress in log if progress.at_ns < faults_ns[0])
     found = []
     for fault, until in zip(faults_ns, [*faults_ns[1:], sys.maxsize], strict=True):
-        after = [p for p in log if p.at_ns - p.epoch_ms * 1e6 > fault and p.at_ns < until]
+        after = [p for p in log if fault < p.at_ns < until]
         caught_up = next((p.at_ns for p in after if p.events <= usual), None)
         if caught_up is None:
             raise InternalError(what="the run did not catch up before the next fault")
@@ -111,31 +111,32 @@ def _watch(
     )
     faults: list[int] = []
     with SupervisedRun(request) as supervised:
-        for _ in range(kills + 1):
-            last = supervised.progress()
-            _until(supervised, (last.epoch if last else 0) + STEADY_EPOCHS, standby=standby)
-            if len(faults) < kills:
-                newest = supervised.progress()
-                faults.append(time.time_ns())
-                kill(supervised)
-                _until(supervised, (newest.epoch if newest else 0) + 3, standby=False)
+        for _ in range(kills):
+            _wait_for_epochs(supervised, STEADY_EPOCHS, standby=standby)
+            _wait_for_epochs(supervised, 1)
+            faults.append(time.time_ns())
+            kill(supervised)
+        _wait_for_epochs(supervised, STEADY_EPOCHS)
         supervised.stop()
-        supervised.poll(30.0)
+        supervised.poll(_WAIT_S)
         return supervised.history(), faults
 
 
-def _until(supervised: SupervisedRun, epoch: int, *, standby: bool) -> None:
-    """Wait for a committed epoch, and for the spare driver if there is to be one."""
-    waited = 0.0
-    while waited < _WAIT_S:
-        if supervised.poll(0.1):
+def _wait_for_epochs(supervised: SupervisedRun, count: int, *, standby: bool = False) -> None:
+    """Wait for so many more commits, and for the spare driver if there is to be one."""
+    deadline, first = time.monotonic() + _WAIT_S, _epoch(supervised)
+    while time.monotonic() < deadline:
+        if supervised.poll(0.02):
             raise InternalError(what="the run ended before the bench did")
-        waited += 0.1
-        last = supervised.progress()
         spare = supervised.spare is not None and supervised.spare.is_ready
-        if last is not None and last.epoch >= epoch and (spare or not standby):
+        if _epoch(supervised) >= first + count and (spare or not standby):
             return
-    raise InternalError(what=f"epoch {epoch} was not committed within {_WAIT_S:.0f} s")
+    raise InternalError(what=f"{count} epochs were not committed within {_WAIT_S:.0f} s")
+
+
+def _epoch(supervised: SupervisedRun) -> int:
+    last = supervised.progress()
+    return last.epoch if last else -1
 
 
 def _topology(out: Path) -> ps.Topology:
