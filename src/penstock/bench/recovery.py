@@ -1,6 +1,6 @@
 """How long a run is away after its executor or its driver was killed, and how soon it has caught up.
 
-100,000 events/s arrive all the while. A fault comes right after the commit of an epoch, so that the next epoch
+100,000 events/s arrive all the while. A fault comes right after the commit of an epoch, so that the next one
 to be committed has all its work before it.
 """
 
