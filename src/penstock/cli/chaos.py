@@ -62,6 +62,7 @@ def _tell(outcome: Outcome) -> None:
     if outcome.difference:
         found = {name: str(difference) for name, difference in outcome.sinks.items() if difference}
         typer.echo(f"     {outcome.trouble or found}; failures on the way: {list(outcome.failures)}")
+        typer.echo(f"     what it left is in {outcome.folder}")
 
 
 def _chosen(what: str, known: tuple[Named, ...], names: list[str] | None) -> tuple[Named, ...]:

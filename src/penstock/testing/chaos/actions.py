@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -112,22 +114,31 @@ def fill_disk(trial: Trial, running: Running, fault: Fault) -> bool:
 
 def kill_driver(trial: Trial, running: Running, fault: Fault) -> bool:
     """Only the Python process: its JVM goes on for a moment, beside the next runner."""
-    psutil.Process(running.pid).kill()
+    if running.pid == os.getpid():  # an earlier fault has brought the run here
+        return end_query(trial, running, fault)
+    with suppress(ProcessLookupError):  # it is being replaced just now
+        os.kill(running.pid, signal.SIGKILL)
     return True
 
 
 def kill_group(trial: Trial, running: Running, fault: Fault) -> bool:
+    if running.pid == os.getpid():
+        return end_query(trial, running, fault)
     signal_group(running.pid, signal.SIGKILL)
     return True
 
 
 def take_over(trial: Trial, running: Running, fault: Fault) -> bool:
     """Stop a runner, let another one take over, and wake the older one: it must be refused."""
+    if running.pid == os.getpid():
+        return end_query(trial, running, fault)
     place: Second = trial.place  # type: ignore[assignment]
     signal_group(running.pid, signal.SIGSTOP)
+    last = trial.directory.last_progress()
     trial.successor = place.take_over(trial.topology, trial.directory.path, trial.until)
     trial.after(fault.seconds, partial(signal_group, running.pid, signal.SIGCONT))
-    trial.demands.append(partial(_not_refused, running))
+    if last is None or not last.finished:  # otherwise there is nothing that it could be refused
+        trial.demands.append(partial(_not_refused, running))
     return False
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.control.driving import Request
+from penstock.control.restarting import RestartPolicy
+from penstock.control.supervisor import SupervisedRun
 from penstock.spark.options import RunOptions, Until
 from penstock.testing.chaos.cluster import StandaloneCluster
 from penstock.testing.chaos.disk import SmallDisk
-from penstock.testing.chaos.places import Place, Running, Warm, run_options
+from penstock.testing.chaos.places import MASTER, Place, Running, Warm, changes_here_only, run_options
 from penstock.testing.chaos.runner_process import RunnerProcess
 from penstock.testing.chaos.schedules import Scenario
 from penstock.topology.stream import Topology
+
+_NOBODY = 1 << 30
+"""A process id that no process has."""
 
 
 class Grounds:
@@ -21,6 +27,7 @@ class Grounds:
         self._second: Second | None = None
         self._cluster: OnCluster | None = None
         self._disk: SmallDisk | None = None
+        self._places: dict[str, Place] = {"warm": self._warm, "disk": self._warm, "supervised": Supervised()}
 
     def lacks(self, scenario: Scenario) -> str:
         """Why a scenario cannot run on this machine; nothing if it can."""
@@ -34,7 +41,7 @@ class Grounds:
         if scenario.place == "cluster":
             self._cluster = self._cluster or OnCluster()
             return self._cluster
-        return self._warm
+        return self._places[scenario.place]
 
     def folder_for(self, scenario: Scenario) -> Path | None:
         """Where its files go; None: among the temporary ones."""
@@ -87,6 +94,44 @@ class Second:
 
     def _new_runner(self) -> RunnerProcess:
         return RunnerProcess(RunOptions(master=self._here.master))
+
+
+class Supervised:
+    """The product's own supervisor: it replaces a driver that dies."""
+
+    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+        """In a driver process."""
+        options = run_options(directory, MASTER, until)
+        return RunningSupervised(SupervisedRun(Request(topology, directory, options, RestartPolicy())))
+
+
+class RunningSupervised:
+    """A run whose driver comes back by itself."""
+
+    def __init__(self, run: SupervisedRun) -> None:
+        self._run = run
+
+    @property
+    def pid(self) -> int:
+        """Of the driver; between two drivers there is none to be hit."""
+        return self._run.driver.pid if self._run.driver is not None else _NOBODY
+
+    def poll(self, timeout_s: float) -> bool:
+        return self._run.poll(timeout_s)
+
+    def change(self, topology: Topology) -> int:
+        raise changes_here_only(topology)
+
+    def rest(self) -> None:
+        self._run.stop()
+        while not self._run.poll(1.0):
+            pass
+
+    def end_abruptly(self) -> None:
+        self._run.close()
+
+    def end(self) -> None:
+        self._run.close()
 
 
 class OnCluster:

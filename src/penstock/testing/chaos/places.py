@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from penstock.errors import BadChange
 from penstock.spark.options import RunOptions, Until
 from penstock.spark.runner import Handle, start
 from penstock.topology.stream import Topology
@@ -53,6 +54,12 @@ def run_options(
     """How schedules run."""
     spark = {**KEEP_LOGS, **(settings or {})}
     return RunOptions(directory=directory, master=master, partitions=2, until=until, spark=spark)
+
+
+def changes_here_only(topology: Topology) -> BadChange:
+    """Why a run in another process is not changed."""
+    step = "let the scenario run in the warm session"
+    return BadChange(topology=topology.name, reason="its runner is another process", next_step=step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,4 +127,5 @@ def _told(outcome: Outcome) -> dict[str, Any]:
         "sinks": {name: asdict(found) for name, found in outcome.sinks.items() if found},
         "failures": list(outcome.failures),
         "trouble": outcome.trouble,
+        "folder": str(outcome.folder),
     }

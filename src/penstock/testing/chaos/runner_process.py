@@ -19,10 +19,11 @@ from pathlib import Path
 from penstock.connect.sink import write_atomically
 from penstock.control.driving import Answer, Request
 from penstock.control.restarting import RestartPolicy
-from penstock.errors import BadChange, PenstockError, SparkGone, StreamFailed
+from penstock.errors import PenstockError, SparkGone, StreamFailed
 from penstock.spark.options import RunOptions
 from penstock.spark.runner import start
 from penstock.spark.warm_up import warm_up
+from penstock.testing.chaos.places import changes_here_only
 from penstock.testing.chaos.processes import end_with_parent, signal_group, wait_until
 from penstock.topology.stream import Topology
 
@@ -110,7 +111,7 @@ class RunningElsewhere:
         return False
 
     def change(self, topology: Topology) -> int:
-        raise BadChange(topology=topology.name, reasons="a runner process takes no changes")
+        raise changes_here_only(topology)
 
     def rest(self) -> None:
         self.end_abruptly()

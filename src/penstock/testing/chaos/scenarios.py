@@ -159,6 +159,13 @@ SCENARIOS = (
         place="second",
     ),
     Scenario(
+        "driver-replaced",
+        "SIGKILL of the driver; its supervisor starts another one",
+        from_outside("kill-driver", "kill-group"),
+        place="supervised",
+        every=12,
+    ),
+    Scenario(
         "executor-killed",
         "SIGKILL of an executor of a standalone cluster",
         from_outside("kill-executor"),

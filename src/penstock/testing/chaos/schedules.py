@@ -20,9 +20,9 @@ class Scenario:
     name: str
     about: str
     draw: Draw
-    place: Literal["warm", "disk", "second", "cluster"] = "warm"
+    place: Literal["warm", "disk", "second", "supervised", "cluster"] = "warm"
     """Where it runs (see ``grounds``): the warm session of the harness, the same on a small disk, a second
-    runner beside it, or a standalone cluster."""
+    runner beside it, a supervisor with its drivers, or a standalone cluster."""
     changes: bool = False
     """Whether the topology is changed while it runs, so only for checks that have another version."""
     every: int = 1

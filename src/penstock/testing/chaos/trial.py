@@ -45,6 +45,9 @@ class Outcome:
     trouble: str = ""
     """What must not be: an error without a name, a run that does not end, a runner that was not refused."""
 
+    folder: Path | None = None
+    """What the run has left; kept if something went wrong."""
+
     @property
     def difference(self) -> Difference:
         """Over all sinks; trouble counts as wrong."""
@@ -60,6 +63,7 @@ class Trial:
 
     def __init__(self, schedule: Schedule, folder: Path, place: Place) -> None:
         self.schedule = schedule
+        self.folder = folder
         self.place = place
         self.data = folder / "data"
         self.data.mkdir(parents=True)
@@ -94,15 +98,22 @@ class Trial:
             reference = expected_of(self.versions, self.directory)
             sinks = differences(self.versions, self.directory, reference)
             events = events_of(reference)
+            self._do_what_is_due(at_once=True)
             trouble = "; ".join(filter(None, (demand() for demand in self.demands)))
         except Trouble as error:
             trouble = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
             trouble = f"{type(error).__name__}: {error}"
         self._do_what_is_due(at_once=True)
-        seconds = time.monotonic() - began
         return Outcome(
-            self.schedule, events, seconds, self._recovery_s(), sinks, tuple(self.failures), trouble
+            self.schedule,
+            events,
+            seconds=time.monotonic() - began,
+            recovery_s=self._recovery_s(),
+            sinks=sinks,
+            failures=tuple(self.failures),
+            trouble=trouble,
+            folder=self.folder,
         )
 
     def after(self, seconds: float, do: Callable[[], None]) -> None:
