@@ -1,61 +1,48 @@
-"""The demo gives the right answer, however its epochs are cut."""
+"""The demo finds what its traffic holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+from penstock import testing
 from penstock.apps import demo
-from penstock.testing import run
+from penstock.net import synth
 
 pytestmark = pytest.mark.long
-
-ROWS = 60_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _a_small_shop() -> Iterator[None]:
-    """Few customers, so that most have ordered before."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "CUSTOMERS", 500)
-        yield
-
-
-@pytest.fixture(scope="module")
-def orders() -> pl.DataFrame:
-    return demo.make_clicks(0, ROWS).filter(pl.col("action") == "order")
+SECONDS, RATE = 2, 3_000
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, pl.DataFrame]:
-    return run(demo.topology(rows=ROWS, rate=None), rows_per_epoch=25_000)
+    return testing.run(demo.topology(seconds=SECONDS, rate=RATE), rows_per_epoch=2_000)
 
 
-def test_a_click_depends_on_its_number_alone() -> None:
-    assert demo.make_clicks(50, 20).equals(demo.make_clicks(0, 100)[50:70])
+@pytest.fixture(scope="module")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> synth.Truth:
+    capture = tmp_path_factory.mktemp("demo") / "all.pcap"
+    return synth.write(capture, demo.traffic(seconds=SECONDS, rate=RATE))
 
 
-def test_totals_per_region_are_those_of_all_orders(
-    orders: pl.DataFrame, results: dict[str, pl.DataFrame]
+def test_every_packet_of_the_traffic_is_in_the_totals(
+    results: dict[str, pl.DataFrame], truth: synth.Truth
 ) -> None:
-    expected = orders.group_by("region").agg(orders=pl.len().cast(pl.Int64), revenue=pl.col("cents").sum())
-    last = results["totals"].sort("orders").unique("region", keep="last").select(expected.columns)
-    assert last.sort("region").equals(expected.sort("region"))
+    totals = results["totals"].group_by("application").agg(pl.col("packets").max())
+    assert totals["packets"].sum() == truth.packets
+    assert totals.height >= 6, "several applications"
 
 
-def test_an_unusual_order_is_compared_with_the_earlier_ones(
-    orders: pl.DataFrame, results: dict[str, pl.DataFrame]
+def test_subscribers_have_the_packets_that_were_theirs(
+    results: dict[str, pl.DataFrame], truth: synth.Truth
 ) -> None:
-    earlier = pl.col("cents").shift(1).over("customer").fill_null(0).cum_sum().over("customer")
-    number = pl.int_range(pl.len()).over("customer")
-    scored = orders.with_columns(score=pl.col("cents") / (earlier / number))
-    expected = scored.filter(number > 0).filter(pl.col("score") >= demo.UNUSUAL)
-    assert expected.height > 0
-    assert set(results["unusual"]["order"]) == set(expected["order"])
+    newest = results["subscriber-totals"].group_by("imsi", "application").agg(pl.col("packets").max())
+    got = newest.drop_nulls("imsi").group_by("imsi").agg(pl.col("packets").sum())
+    expected = truth.subscribers.filter(pl.col("packets") > 0)
+    both = got.join(expected, on="imsi", how="full", suffix="_made")
+    assert both.filter(pl.col("packets").ne_missing(pl.col("packets_made"))).height == 0
 
 
-def test_the_cut_of_the_epochs_does_not_show(results: dict[str, pl.DataFrame]) -> None:
-    whole = run(demo.topology(rows=ROWS, rate=None), seed=1)
-    assert whole["unusual"].sort("order").equals(results["unusual"].sort("order"))
+def test_the_last_line_says_how_to_look(tmp_path: Path) -> None:
+    assert f"{tmp_path}/flows" in demo.look(tmp_path, "python")

@@ -104,8 +104,21 @@ def topology(
     here, once, so that all machines of the run use the same.
     """
     top = ps.Topology("app-tracker")
-    source = net.Pcap(captures, columns=_columns(gprs=gprs, defragment=defragment), ends="drained")
+    source = net.Pcap(captures, columns=columns(gprs=gprs, defragment=defragment), ends="drained")
     packets = top.source("captures", source, bytes_per_epoch=bytes_per_epoch)
+    track(packets, directory, gprs=gprs, defragment=defragment, engine=engine)
+    return top
+
+
+def track(
+    packets: ps.Stream,
+    directory: Path | str,
+    *,
+    gprs: bool = False,
+    defragment: bool = False,
+    engine: Literal["best", "ndpi", "builtin"] = "best",
+) -> None:
+    """Lead packets, from wherever they come, through the tracker and into its tables."""
     if defragment:
         fragments = packets.filter("fragments", IS_FRAGMENT).key_by(*net.FRAGMENT_KEY)
         whole = fragments.process("joined", net.Defragment())
@@ -119,10 +132,11 @@ def topology(
     flows.sink("flows", ps.Delta(f"{directory}/flows"))
     totals = shares.key_by("application").process("shares", Shares(), parallelism=1)
     totals.sink("totals", ps.Delta(f"{directory}/shares"))
-    return top
 
 
-def _with_subscribers(packets: Any, flows: Any, directory: Path | str) -> tuple[Any, Any]:
+def _with_subscribers(
+    packets: ps.Stream, flows: ps.Stream, directory: Path | str
+) -> tuple[ps.Stream, ps.Stream]:
     """Flows and shares with their subscribers; a table of shares per subscriber."""
     gtp = packets.flat_map("gtp-control", net.control_messages).to_one()
     gb = packets.flat_map("gb-sightings", net.gb_sightings).key_by(*net.GB_KEY)
@@ -130,7 +144,7 @@ def _with_subscribers(packets: Any, flows: Any, directory: Path | str) -> tuple[
         "tunnels", gb.process("gb-tunnels", net.GbTunnels())
     )
 
-    def owned(name: str, rows: Any) -> Any:
+    def owned(name: str, rows: ps.Stream) -> ps.Stream:
         also = {"tunnels": tunnels.key_by(*net.TUNNEL_KEY)}
         return rows.key_by(*net.TUNNEL_KEY).process(name, net.Subscribers(late=LATE), also=also)
 
@@ -144,7 +158,8 @@ def _with_subscribers(packets: Any, flows: Any, directory: Path | str) -> tuple[
     return of_flows, per_subscriber.output("shares")
 
 
-def _columns(*, gprs: bool, defragment: bool) -> tuple[str, ...]:
+def columns(*, gprs: bool = False, defragment: bool = False) -> tuple[str, ...]:
+    """What the tracker needs of each packet."""
     more = [*(net.CONTROL_NEEDS if gprs else ()), *(net.GB_NEEDS if gprs else ())]
     more += [*(IN_FRAGMENTS if defragment else ())]
     return tuple(dict.fromkeys((*NEEDED, *more)))

@@ -218,10 +218,10 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", help="Where results and the run go.")] = Path(
         "out/demo"
     ),
-    seconds: Annotated[int, typer.Option(min=1, help="How long events keep coming.")] = 30,
-    rate: Annotated[int, typer.Option(min=1, help="Events per second.")] = 200_000,
+    seconds: Annotated[int, typer.Option(min=1, help="How long packets keep coming.")] = 30,
+    rate: Annotated[int, typer.Option(min=1, help="Packets per second.")] = 20_000,
 ) -> None:
-    """Run a web shop's click stream live for half a minute and show what came out."""
+    """Track the applications in a mobile network's traffic live for half a minute and show what came out."""
     from penstock.cli.running import run_demo
 
     run_demo(directory, seconds=seconds, rate=rate)

@@ -65,10 +65,10 @@ def run_demo(directory: Path, *, seconds: int, rate: int) -> None:
 
     for name in (*demo.TABLES, "run"):  # only what an earlier demo made
         shutil.rmtree(directory / name, ignore_errors=True)
-    topology = demo.topology(directory, rows=rate * seconds, rate=rate)
+    topology = demo.topology(directory, seconds=seconds, rate=rate)
     print(demo.STORY, end="\n\n")
     print(topology.describe(), end="\n\n")
-    run_topology(topology, directory=directory / "run", until="finished")
+    run_topology(topology, demo.LIVE, directory=directory / "run", until="finished")
     print(f"\n{demo.look(directory, _python())}")
 
 
