@@ -18,6 +18,7 @@ import penstock as ps
 from penstock.testing import chaos
 from penstock.testing.chaos import faults as points
 from penstock.testing.chaos.damage import damage, lose_last_commit
+from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.faults import POINTS, Fault, claim, lay_out
 from penstock.testing.chaos.matrix import in_turn
 from penstock.testing.chaos.mutations import MUTATIONS
@@ -139,6 +140,32 @@ def test_losing_the_last_commit_leaves_the_others(tmp_path: Path) -> None:
         (commits / f".{number}.crc").touch()
     lose_last_commit(tmp_path)
     assert sorted(path.name for path in commits.iterdir()) == [".8.crc", ".9.crc", "8", "9"]
+
+
+def test_work_that_dies_leaves_what_it_wrote_before_and_cleans_nothing_up(tmp_path: Path) -> None:
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    mine.mkdir()
+    others.mkdir()
+
+    def work() -> None:
+        (others / "file").write_text("not watched")
+        try:
+            for number in range(3):
+                (mine / f".{number}").write_text("pending")
+                (mine / f".{number}").replace(mine / str(number))
+        finally:
+            for leftover in mine.glob(".*"):
+                leftover.unlink()
+
+    left = []
+    for writes in range(8):
+        with dying(mine, at_write=writes):
+            work()
+        left.append(sorted(path.name for path in mine.iterdir()))
+        for path in mine.iterdir():
+            path.unlink()
+    assert left[:4] == [[], [".0"], ["0"], [".1", "0"]]
+    assert left[6:] == [["0", "1", "2"]] * 2
 
 
 def test_rows_are_compared_as_multisets() -> None:
