@@ -59,9 +59,11 @@ def chaos(
 def _tell(outcome: Outcome) -> None:
     state = "RED " if outcome.difference else "ok  "
     typer.echo(f"{state}{outcome.seconds:5.1f} s  {outcome.schedule}")
+    if outcome.failures:
+        typer.echo(f"     on the way: {', '.join(outcome.failures)}")
     if outcome.difference:
         found = {name: str(difference) for name, difference in outcome.sinks.items() if difference}
-        typer.echo(f"     {outcome.trouble or found}; failures on the way: {list(outcome.failures)}")
+        typer.echo(f"     {outcome.trouble or found}")
         typer.echo(f"     what it left is in {outcome.folder}")
 
 

@@ -48,7 +48,7 @@ def lose_commit(trial: Trial, running: Running, fault: Fault) -> bool:
 def damage_file(kind: Kind) -> Action:
     def act(trial: Trial, running: Running, fault: Fault) -> bool:
         running.end_abruptly()
-        trial.mend = damage(trial.directory.path, kind, trial.chance).mend
+        trial.damaged = damage(trial.directory.path, kind, trial.chance)
         return False
 
     return act

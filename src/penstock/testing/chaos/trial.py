@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.spark.options import Until
 from penstock.testing.chaos import faults as points
 from penstock.testing.chaos.actions import ACTIONS
+from penstock.testing.chaos.damage import Damaged
 from penstock.testing.chaos.faults import COMMITTED
 from penstock.testing.chaos.oracle import Difference, differences, events_of, expected_of
 from penstock.testing.chaos.places import Place, Running
@@ -41,7 +42,7 @@ class Outcome:
     """The longest time from a fault to the next committed epoch."""
     sinks: dict[str, Difference] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
-    """What ended the run for a while, by condition."""
+    """What ended the run for a while, by condition; with a damaged file that the error does not name."""
     trouble: str = ""
     """What must not be: an error without a name, a run that does not end, a runner that was not refused."""
 
@@ -75,8 +76,8 @@ class Trial:
         self.versions: dict[int, Topology] = {1: plain}
         """For the reference engine: without points, or faults would happen to the harness."""
         self.failures: list[str] = []
-        self.mend: Callable[[], None] | None = None
-        """Puts right what an action has damaged, when the run has said that it is damaged."""
+        self.damaged: Damaged | None = None
+        """A file that an action has damaged and that the run has not complained of yet."""
         self.successor: Running | None = None
         """A run that has taken over from the one that is watched."""
         self.demands: list[Callable[[], str]] = []
@@ -152,9 +153,11 @@ class Trial:
     def _take(self, error: PenstockError) -> None:
         """A failure with a name: mend what was damaged, and go on."""
         self.failures.append(error.condition)
-        if self.mend is not None:
-            self.mend()
-            self.mend = None
+        if self.damaged is not None:
+            if self.damaged.path.name not in str(error):
+                self.failures[-1] += f" for {self.damaged.path.relative_to(self.directory.path)}"
+            self.damaged.mend()
+            self.damaged = None
         if len(self.failures) > _FAILURES_AT_MOST:
             raise Trouble(f"it failed {len(self.failures)} times, the last time with {error}")
         time.sleep(_AGAIN_AFTER_S)
