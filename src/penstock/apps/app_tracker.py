@@ -19,6 +19,8 @@ from penstock.control.live_table import LiveTable
 from penstock.errors import BadArgument
 
 EPOCH_BYTES = 256 << 20
+PARALLELISM = 24
+"""Slices of each node. Time passes in every slice in every epoch, which costs more than few packets do."""
 IDLE, ACTIVE = "120s", "30m"
 LATE = "35m"
 """Flows are told when they have ended, which is less than this behind their first packet."""
@@ -94,6 +96,7 @@ def topology(
     gprs: bool = False,
     defragment: bool = False,
     engine: Literal["best", "ndpi", "builtin"] = "best",
+    parallelism: int = PARALLELISM,
     directory: Path | str = "out/applications",
     bytes_per_epoch: int = EPOCH_BYTES,
 ) -> ps.Topology:
@@ -106,7 +109,7 @@ def topology(
     top = ps.Topology("app-tracker")
     source = net.Pcap(captures, columns=columns(gprs=gprs, defragment=defragment), ends="drained")
     packets = top.source("captures", source, bytes_per_epoch=bytes_per_epoch)
-    track(packets, directory, gprs=gprs, defragment=defragment, engine=engine)
+    track(packets, directory, gprs=gprs, defragment=defragment, engine=engine, parallelism=parallelism)
     return top
 
 
@@ -117,42 +120,44 @@ def track(
     gprs: bool = False,
     defragment: bool = False,
     engine: Literal["best", "ndpi", "builtin"] = "best",
+    parallelism: int = PARALLELISM,
 ) -> None:
     """Lead packets, from wherever they come, through the tracker and into its tables."""
     if defragment:
         fragments = packets.filter("fragments", IS_FRAGMENT).key_by(*net.FRAGMENT_KEY)
-        whole = fragments.process("joined", net.Defragment())
+        whole = fragments.process("joined", net.Defragment(), parallelism=parallelism)
         packets = packets.filter("whole", ~IS_FRAGMENT).union("packets", whole)
     operator = net.Applications(engine=_engine(engine), idle=IDLE, active=ACTIVE)
     keyed = packets.flat_map("conversation", net.application_key).key_by(*net.FLOW_KEY)
-    flows = keyed.process("applications", operator)
+    flows = keyed.process("applications", operator, parallelism=parallelism)
     shares = flows.output("shares")
     if gprs:
-        flows, shares = _with_subscribers(packets, flows, directory)
+        flows, shares = _with_subscribers(packets, flows, directory, parallelism)
     flows.sink("flows", ps.Delta(f"{directory}/flows"))
     totals = shares.key_by("application").process("shares", Shares(), parallelism=1)
     totals.sink("totals", ps.Delta(f"{directory}/shares"))
 
 
 def _with_subscribers(
-    packets: ps.Stream, flows: ps.Stream, directory: Path | str
+    packets: ps.Stream, flows: ps.Stream, directory: Path | str, parallelism: int
 ) -> tuple[ps.Stream, ps.Stream]:
     """Flows and shares with their subscribers; a table of shares per subscriber."""
     gtp = packets.flat_map("gtp-control", net.control_messages).to_one()
     gb = packets.flat_map("gb-sightings", net.gb_sightings).key_by(*net.GB_KEY)
     tunnels = gtp.process("gtp-tunnels", net.GtpTunnels()).union(
-        "tunnels", gb.process("gb-tunnels", net.GbTunnels())
+        "tunnels", gb.process("gb-tunnels", net.GbTunnels(), parallelism=parallelism)
     )
 
     def owned(name: str, rows: ps.Stream) -> ps.Stream:
         also = {"tunnels": tunnels.key_by(*net.TUNNEL_KEY)}
-        return rows.key_by(*net.TUNNEL_KEY).process(name, net.Subscribers(late=LATE), also=also)
+        keyed, owner = rows.key_by(*net.TUNNEL_KEY), net.Subscribers(late=LATE)
+        return keyed.process(name, owner, also=also, parallelism=parallelism)
 
     of_flows = owned("owners-of-flows", flows)
     per_subscriber = (
         owned("owners-of-shares", flows.output("shares"))
         .key_by("imsi")
-        .process("subscribers", SubscriberShares())
+        .process("subscribers", SubscriberShares(), parallelism=parallelism)
     )
     per_subscriber.sink("subscriber-totals", ps.Delta(f"{directory}/subscribers"))
     return of_flows, per_subscriber.output("shares")

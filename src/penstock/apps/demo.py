@@ -14,6 +14,7 @@ from penstock.net import synth
 
 SUBSCRIBERS = 2_000
 CELLS = 60
+SLICES = 6
 TABLES = ("flows", "shares", "subscribers")
 LIVE = app_tracker.LIVE
 
@@ -25,7 +26,7 @@ def topology(directory: Path | str = "out/demo", *, seconds: int = 30, rate: int
         traffic(seconds=seconds, rate=rate), columns=app_tracker.columns(gprs=True), rate=rate
     )
     packets = top.source("traffic", source, rows_per_epoch=4 * rate)
-    app_tracker.track(packets, directory, gprs=True)
+    app_tracker.track(packets, directory, gprs=True, parallelism=SLICES)
     return top
 
 
