@@ -24,8 +24,6 @@ def grounds() -> Iterator[Grounds]:
 @pytest.mark.parametrize(
     ("scenario", "check", "seed"),
     [
-        ("after-offsets", "keyed", 1),
-        ("in-write", "several-sinks", 2),
         ("before-sink", "keyed", 1),
         ("after-sink", "several-sinks", 1),
         ("commit-lost", "windows", 1),
