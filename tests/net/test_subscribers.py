@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +301,19 @@ def test_packets_without_a_time_and_late_ones_are_not_lost() -> None:
     epochs = [{"in": untimed[2:], "tunnels": found}, {"in": untimed[:2]}]
     out = check_operator(net.Subscribers, epochs, times=[START + dt.timedelta(seconds=9)], processes=1)["out"]
     assert out["imsi"].to_list() == [ANN] * 4
+
+
+def test_rows_that_come_late_get_what_held_at_their_time() -> None:
+    packets = g.rows_of([m.ethernet(m.ipv4(m.udp(b""))), *[user_packet(100, SGW)] * 8]).drop("packet")[2:]
+    bye = exchange(36, 2, g.tlv_2(73, b"\x05"))
+    messages = [*attach(), *[m.ethernet(m.ipv4(m.udp(b"")))] * 3, *bye]
+    found = check_operator(net.GtpTunnels, [control(messages)], processes=1)["out"]
+    assert found["is_valid"].to_list() == [True, False]
+    epochs: list[Any] = [{"tunnels": found}, {"in": packets}]
+    times = [START + dt.timedelta(seconds=20), START + dt.timedelta(seconds=30)]
+    for late, owners in (("60s", [ANN] * 4 + [None] * 3), ("0s", [None] * 7)):
+        make = partial(net.Subscribers, late=late)
+        assert check_operator(make, epochs, times=times, processes=1)["out"]["imsi"].to_list() == owners
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)

@@ -148,10 +148,10 @@ def scatter_bytes(offsets: Column, data: Column, places: Column, ends: Column, o
     for i in range(len(places)):
         ends[i + 1] += ends[i]
     for i in range(len(places)):
-        at = ends[places[i]]
-        for k in range(offsets[i], offsets[i + 1]):
-            out[at] = data[k]
-            at += 1
+        # Unsigned places let the compiler move many bytes at once.
+        begin, at = np.uint64(offsets[i]), np.uint64(ends[places[i]])
+        for k in range(np.uint64(offsets[i + 1] - offsets[i])):
+            out[at + k] = data[begin + k]
 
 
 @kernel

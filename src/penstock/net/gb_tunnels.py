@@ -160,8 +160,8 @@ def _both_ends(rows: pl.DataFrame, *, is_valid: bool) -> pl.DataFrame:
         )
         for end in ("a", "b")
     ]
-    missing = {name: polars_type(str(GtpTunnels.returns[name])) for name in ("apn", "bearer")}
+    unsaid = [pl.lit(None, polars_type(str(GtpTunnels.returns[n]))).alias(n) for n in ("apn", "bearer")]
     told = pl.concat(ways).sort("time", maintain_order=True)
-    return told.with_columns(
-        *(pl.lit(None, kind).alias(name) for name, kind in missing.items()), is_valid=pl.lit(is_valid)
-    ).select(*GtpTunnels.returns)
+    told = told.with_columns(*unsaid, is_valid=pl.lit(is_valid)).select(*GtpTunnels.returns)
+    # Polars 2.1 with one thread hangs when it pickles columns that are chunked differently.
+    return told.rechunk()
