@@ -6,5 +6,6 @@ APPS: dict[str, str] = {
     "demo": "penstock.apps.demo:topology",
     "flow-control": "penstock.apps.flow_control:topology",
     "packet-counter": "penstock.apps.packet_counter:topology",
+    "slow-paths": "penstock.apps.slow_paths:topology",
     "smart-pcc": "penstock.apps.smart_pcc:topology",
 }

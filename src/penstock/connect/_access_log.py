@@ -1,4 +1,4 @@
-"""Finds the fields of access log lines in one pass over the bytes; numba kernels, imported when first used."""
+"""Finds the fields of access log lines in one pass; numba kernels, imported when first used."""
 
 from __future__ import annotations
 
@@ -97,7 +97,12 @@ def _time(data: Column, at: int, end: int) -> int:
     if end - at == 11 and data[at + 2] == _COLON:
         day, clock = _number(data, at, at + 2), _clock(data, at + 3)
         return ((day - 1) * 86400 + clock) * _SECOND if 1 <= day <= 31 and clock >= 0 else NONE
-    if end - at not in (20, 26) or data[at + 2] != _SLASH or data[at + 6] != _SLASH or data[at + 11] != _COLON:
+    if (
+        end - at not in (20, 26)
+        or data[at + 2] != _SLASH
+        or data[at + 6] != _SLASH
+        or data[at + 11] != _COLON
+    ):
         return NONE
     day, month, year = _number(data, at, at + 2), _month(data, at + 3), _number(data, at + 7, at + 11)
     clock = _clock(data, at + 12)
@@ -151,7 +156,7 @@ def _put(texts: Column, row: int, field: int, begin: int, end: int) -> None:
 def _put_request(data: Column, at: int, end: int, texts: Column, row: int) -> None:
     """Method, path, query and protocol; none of them if the client sent no request at all."""
     method = _find(data, at, end, _SPACE)
-    if method == end or method == at:
+    if method in (end, at):
         return
     last = end - 1
     while data[last] != _SPACE:
@@ -167,9 +172,7 @@ def _put_request(data: Column, at: int, end: int, texts: Column, row: int) -> No
 
 
 @step
-def _put_quoted(
-    data: Column, quotes: Column, number: int, at: int, end: int, texts: Column, row: int
-) -> int:
+def _put_quoted(data: Column, quotes: Column, number: int, at: int, end: int, texts: Column, row: int) -> int:
     """Referrer, agent and cookie, as many of them as there are."""
     for field in (REFERRER, AGENT, COOKIE):
         if at >= end or data[at] != _QUOTE:
@@ -225,7 +228,13 @@ def _line(
 
 @kernel
 def scan(
-    data: Column, breaks: Column, quotes: Column, lines: Column, texts: Column, numbers: Column, reasons: Column
+    data: Column,
+    breaks: Column,
+    quotes: Column,
+    lines: Column,
+    texts: Column,
+    numbers: Column,
+    reasons: Column,
 ) -> int:
     """Enter every line that is not blank; gives how many there are.
 

@@ -12,7 +12,7 @@ from penstock.apps.click_stream.following import Following, Matches, Sequences
 from penstock.apps.click_stream.generated import LATENESS, Site
 from penstock.apps.click_stream.totals import MethodTotals
 from penstock.apps.click_stream.trends import Strongest, Trends
-from penstock.apps.click_stream.visits import ASSETS, NEEDED, Visits, by_method
+from penstock.apps.click_stream.visits import ASSETS, NEEDED, WITH_COOKIE, Visits, by_method
 from penstock.apps.click_stream.wanted import Wanted
 from penstock.connect.durations import microseconds
 from penstock.connect.source import Source
@@ -54,14 +54,18 @@ def topology(
     names the one that tells users apart. ``rows`` and ``rate`` are for the made-up site.
     """
     if logs is not None and stdin:
-        raise _wrong("the input", f"{logs!s} and --stdin", "a path, or --stdin, or neither for a made-up site")
+        raise _wrong(
+            "the input", f"{logs!s} and --stdin", "a path, or --stdin, or neither for a made-up site"
+        )
     if not 2 <= length <= 8:
         raise _wrong("length", length, "2 to 8 pages")
     if top < 1:
         raise _wrong("top", top, "1 or more")
     flow = ps.Topology("click-stream")
-    source = _source(logs, lateness, rows, rate, stdin=stdin)
-    limit = {"rows_per_epoch": rate} if isinstance(source, ps.Generator) else {"bytes_per_epoch": bytes_per_epoch}
+    source = _source(logs, NEEDED if cookie is None else WITH_COOKIE, lateness, rows, rate, stdin=stdin)
+    limit = (
+        {"rows_per_epoch": rate} if isinstance(source, ps.Generator) else {"bytes_per_epoch": bytes_per_epoch}
+    )
     requests = flow.source("requests", source, **limit)
     totals = requests.flat_map("by-method", by_method).key_by("method")
     totals.process("totals", MethodTotals(), parallelism=1).sink("methods", ps.Delta(f"{directory}/methods"))
@@ -69,25 +73,37 @@ def topology(
     following = visits.key_by("user").process("patterns", _following(length, patterns, away), parallelism=24)
     following.output("late").sink("late-visits", ps.Delta(f"{directory}/late"))
     counts = following.aggregate(
-        "counts", by="pattern", window=ps.sliding(length=window, every=every), visits=ps.count(), parallelism=24
+        "counts",
+        by="pattern",
+        window=ps.sliding(length=window, every=every),
+        visits=ps.count(),
+        parallelism=24,
     )
     strongest = counts.flat_map("strongest", Strongest(top))
     strongest.to_one().process("ranks", Trends(top)).sink("trends", ps.Delta(f"{directory}/trends"))
     return flow
 
 
-def _source(logs: Path | str | None, lateness: str, rows: int, rate: int, *, stdin: bool) -> Source:
+def _source(
+    logs: Path | str | None, columns: dict[str, str], lateness: str, rows: int, rate: int, *, stdin: bool
+) -> Source:
     if stdin:
         from penstock.connect.stdin import Stdin
 
-        return Stdin(format="access-log", schema=NEEDED, time="time", lateness=lateness)
+        return Stdin(format="access-log", schema=columns, time="time", lateness=lateness)
     if logs is not None:
         return ps.Files(
-            logs, format="access-log", schema=NEEDED, time="time", lateness=lateness, ends="drained"
+            logs, format="access-log", schema=columns, time="time", lateness=lateness, ends="drained"
         )
     site = Site()
     return ps.Generator(
-        site.requests, schema=NEEDED, rows=rows, rate=rate, time="time", time_of=site.time_of, lateness=LATENESS
+        site.requests,
+        schema=WITH_COOKIE,
+        rows=rows,
+        rate=rate,
+        time="time",
+        time_of=site.time_of,
+        lateness=LATENESS,
     )
 
 

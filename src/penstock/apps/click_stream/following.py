@@ -51,7 +51,9 @@ class Following(ps.Operator):
             patterns = self.follow(visits, times(visits, "time"), users, state)
             if patterns.height:
                 emit(patterns)
-        if clock // self.away_us != before // self.away_us:  # often enough to forget, seldom enough to cost little
+        if (
+            clock // self.away_us != before // self.away_us
+        ):  # often enough to forget, seldom enough to cost little
             self.forget(clock, state)
 
     @abstractmethod
@@ -118,7 +120,9 @@ class Matches(Following):
         columns = (table["seen"], table["page"], table["places"])
         follow_steps(users, page, readonly(steps), readonly(at), self.away_us, wanted.bits(), *columns, found)
         made = [
-            pl.DataFrame({"pattern": pl.repeat(name, int(hit.sum()), eager=True), "time": visits["time"].filter(hit)})
+            pl.DataFrame(
+                {"pattern": pl.repeat(name, int(hit.sum()), eager=True), "time": visits["time"].filter(hit)}
+            )
             for name, last in wanted.lasts()
             if (hit := pl.Series(found & last != 0)).any()
         ]

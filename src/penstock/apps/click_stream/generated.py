@@ -19,13 +19,13 @@ START = dt.datetime(2026, 1, 5, 8, 0)
 LATENESS = dt.timedelta(seconds=3)
 AGENTS = (
     "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
-    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0 Safari/537.36",
+    "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML) Chrome/140.0 Safari/537.36",
     "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Safari/604.1",
 )
 _SHOPS = ("books", "music", "garden", "toys", "tools", "food")
-PAGES = ("/", "/search", "/cart", "/pay", "/paid", *(f"/{shop}/{i}" for shop in _SHOPS for i in range(60)))
+PAGES = ("/", "/search", "/cart", "/pay", "/paid", *(f"/{shop}/{i}" for shop in _SHOPS for i in range(20)))
 SCRIPT = "/static/site.js"
-_LINKS = 6
+_LINKS = 4
 _LANES = 4096
 _EPOCH = dt.datetime(1970, 1, 1)
 _BATCH = 1 << 18
@@ -45,11 +45,20 @@ class Site:
         at, visitor, page, status, size = made
         number = pl.Series(visitor)
         host = pl.select(
-            pl.concat_str(pl.lit("10."), number // 65536 % 256, pl.lit("."), number // 256 % 256, pl.lit("."), number % 256)
+            pl.concat_str(
+                pl.lit("10."),
+                number // 65536 % 256,
+                pl.lit("."),
+                number // 256 % 256,
+                pl.lit("."),
+                number % 256,
+            )
         ).to_series()
         return pl.DataFrame(
             {
-                "time": pl.Series(at + (START - _EPOCH) // dt.timedelta(microseconds=1)).cast(pl.Datetime("us")),
+                "time": pl.Series(at + (START - _EPOCH) // dt.timedelta(microseconds=1)).cast(
+                    pl.Datetime("us")
+                ),
                 "status": pl.Series(status, dtype=pl.Int32),
                 "bytes": size,
                 "host": host,

@@ -22,7 +22,11 @@ def sequences(
     walks: dict[Any, list[str]] = {}
     seen: dict[Any, dt.datetime] = {}
     for request in sorted(requests, key=lambda request: request["time"]):  # stable: ties stay as logged
-        if request["method"] != "GET" or not 200 <= request["status"] < 400 or re.search(ASSETS, request["path"]):
+        if (
+            request["method"] != "GET"
+            or not 200 <= request["status"] < 400
+            or re.search(ASSETS, request["path"])
+        ):
             continue
         user, now, page = (request["host"], request["agent"]), request["time"], request["path"]
         if user not in seen or now - seen[user] > away:

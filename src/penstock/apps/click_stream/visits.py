@@ -14,13 +14,14 @@ ASSETS = r"(?i)\.(gif|jpe?g|png|ico|bmp|svg|webp|css|js|map|woff2?|ttf)$"
 """Files that belong to pages: their requests say nothing about where a user goes."""
 NEEDED = {
     "time": "timestamp", "status": "int32", "bytes": "int64",
-    "host": "string", "method": "string", "path": "string", "agent": "string", "cookie": "string",
+    "host": "string", "method": "string", "path": "string", "agent": "string",
 }  # fmt: skip
+WITH_COOKIE = {**NEEDED, "cookie": "string"}
 
 
 @dataclass(frozen=True)
 class Visits:
-    """Requests → visits: pages that were got, by users who are told apart by a cookie, or by address and agent.
+    """Requests → visits: pages that were got, by users told apart by a cookie, or by address and agent.
 
     ``user`` is a hash of 64 bits: of the value of the cookie that is named, and of the host and the agent
     where there is no such cookie.
@@ -34,7 +35,9 @@ class Visits:
             re.compile(self.skip)
         except re.error as error:
             allowed = f"a regular expression of paths that are no pages ({error})"
-            raise BadArgument(where="click-stream", what="skip", got=repr(self.skip), allowed=allowed) from None
+            raise BadArgument(
+                where="click-stream", what="skip", got=repr(self.skip), allowed=allowed
+            ) from None
 
     def __call__(self, requests: pl.DataFrame) -> pl.DataFrame:
         is_page = (pl.col("method") == "GET") & pl.col("status").is_between(200, 399)

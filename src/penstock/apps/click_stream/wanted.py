@@ -53,7 +53,11 @@ class Wanted:
         for i, path in enumerate(path for pattern in self.paths for path in pattern):
             bits |= different.str.contains(path).to_numpy().astype(np.uint64) << np.uint64(i)
         taken = pl.DataFrame({"page": different, "bits": bits})
-        return pages.to_frame("page").join(taken, on="page", how="left", maintain_order="left")["bits"].to_numpy()
+        return (
+            pages.to_frame("page")
+            .join(taken, on="page", how="left", maintain_order="left")["bits"]
+            .to_numpy()
+        )
 
     def _places(self) -> Iterator[tuple[int, int]]:
         first = 0
