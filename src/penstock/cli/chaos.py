@@ -25,6 +25,7 @@ def chaos(
     seed: Annotated[
         int | None, typer.Option(help="Where the faults are drawn from.", show_default="0")
     ] = None,
+    until_red: Annotated[bool, typer.Option(help="End with the first schedule that goes wrong.")] = False,
     out: Annotated[Path, typer.Option(help="The figures as JSON.")] = Path("out/chaos.json"),
     listed: Annotated[bool, typer.Option("--list", help="Say what there is and end.")] = False,
 ) -> None:
@@ -45,7 +46,9 @@ def chaos(
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     one = seed is not None and len(scenarios) == len(checks) == 1
-    report = run_matrix(scenarios, checks, seconds=0 if one else seconds, seed=seed or 0, tell=_tell)
+    report = run_matrix(
+        scenarios, checks, seconds=0 if one else seconds, seed=seed or 0, tell=_tell, until_red=until_red
+    )
     typer.echo(report.table())
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report.to_json(), indent=1))

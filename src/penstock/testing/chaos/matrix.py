@@ -34,8 +34,12 @@ def run_matrix(
     seconds: float,
     seed: int = 0,
     tell: Callable[[Outcome], None] | None = None,
+    until_red: bool = False,
 ) -> Report:
-    """Let faults loose on the checks until the time is up, and count what is lost, doubled or wrong."""
+    """Let faults loose on the checks until the time is up, and count what is lost, doubled or wrong.
+
+    ``until_red`` ends with the first schedule that goes wrong.
+    """
     if not any(scenario.suits(check) for scenario in scenarios for check in checks):
         raise BadArgument(
             where="chaos",
@@ -55,7 +59,7 @@ def run_matrix(
             report.seconds = time.monotonic() - began
             if tell is not None:
                 tell(outcome)
-            if report.seconds > seconds:
+            if report.seconds > seconds or (until_red and report.red):
                 break
     return report
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import penstock
 from penstock.errors import InternalError
 
-_SECONDS = 25
+_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def is_caught(mutation: Mutation, *, seconds: float = _SECONDS) -> bool:
             "--out",
             str(out),
         ]
-        choice = ["--scenario", mutation.scenario, "--check", mutation.check]
+        choice = ["--scenario", mutation.scenario, "--check", mutation.check, "--until-red"]
         # The copy comes before the installed package, in this process and in all that Spark starts.
         environment = {**os.environ, "PYTHONPATH": folder}
         done = subprocess.run(
