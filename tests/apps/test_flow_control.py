@@ -74,7 +74,7 @@ def test_what_happens_at_one_moment_counts_together() -> None:
 def test_a_message_belongs_to_the_controller_that_has_its_cell_at_its_time() -> None:
     voice = frame(VOICE, [(0, 1, 10, 7, 9), (2, 1, 20, 7, 9), (4, 1, 30, 7, 9), (5, 1, 40, 7, 8)])
     cells = frame(CELLS, [(4, 7, 9, 4), (1, 7, 9, 3), (4, 7, 9, 2)])
-    locate = AsOf(("lac", "cell"), (int, int), ("bsc",))
+    locate = AsOf(("lac", "cell"), ("bsc",))
     epochs = [{"in": voice[:2], "changes": cells}, {"in": voice[2:]}]
     out = check_operator(lambda: locate, epochs, times=[minute(3)])
     assert out["out"].select("bytes", "bsc").rows() == [(20, 3), (30, 4)]
@@ -84,7 +84,7 @@ def test_a_message_belongs_to_the_controller_that_has_its_cell_at_its_time() -> 
 def test_a_change_of_the_map_that_comes_late_counts_from_then_on_and_a_late_message_is_told() -> None:
     voice = frame(VOICE, [(0, 1, 10, 7, 9), (4, 1, 20, 7, 9), (1, 1, 30, 7, 9)])
     cells = frame(CELLS, [(0, 7, 9, 3), (1, 7, 9, 4)])
-    locate = AsOf(("lac", "cell"), (int, int), ("bsc",))
+    locate = AsOf(("lac", "cell"), ("bsc",))
     epochs = [{"in": voice[:1], "changes": cells[:1]}, {"in": voice[1:], "changes": cells[1:]}]
     out = check_operator(lambda: locate, epochs, times=[minute(3)], processes=1)
     assert out["out"].select("bytes", "bsc").rows() == [(10, 3), (20, 4)]
@@ -163,9 +163,8 @@ def test_files_of_the_user_give_the_same_notices(
 def test_messages_of_captured_traffic_count_for_the_cell_of_their_subscriber(tmp_path: Path) -> None:
     traffic = synth.Traffic(subscribers=40, cells=6, rate=800, duration="5s", tunnel="gtp", stay=None)
     made = synth.write(tmp_path / "a.pcap", traffic)
-    application = made.flows["application"].value_counts().sort("count")["application"][-1]
     places = made.sessions.select("imsi", area="first_area", cell="first_cell")
-    flows = made.flows.filter(pl.col("application") == application).join(places, on="imsi")
+    flows = made.flows.filter(pl.col("label") == "TLS").join(places, on="imsi")
     volume = flows.select(pl.sum("src2dst_bytes") + pl.sum("dst2src_bytes")).item()
     start = traffic.start.replace(tzinfo=None) - dt.timedelta(hours=1)
     cells = places.select("area", "cell").unique().rows()
@@ -175,7 +174,7 @@ def test_messages_of_captured_traffic_count_for_the_cell_of_their_subscriber(tmp
         table = pl.DataFrame(content, schema=empty(Schema.of(columns)).schema, orient="row")
         table.write_ndjson(tmp_path / name / "0001.jsonl")
     top = flow_control.topology(
-        tmp_path / "kpis", tmp_path / "cells", captures=tmp_path / "a.pcap", application=application,
+        tmp_path / "kpis", tmp_path / "cells", captures=tmp_path / "a.pcap", application="TLS",
         t2=volume - 1, directory=tmp_path / "out",
     )  # fmt: skip
     found = run(top)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, init=False)
 class JsonLines(Sink):
-    """Write a file ``<run>-<epoch>.jsonl`` into a folder for each epoch that has rows.
+    """Write a file ``<sink>-<run>-<epoch>.jsonl`` into a folder for each epoch that has rows.
 
     A file appears whole and never changes, and an epoch that is repeated finds its file: a consumer that
     takes each name once has each row exactly once, and may move files away that it has taken.
@@ -91,4 +91,4 @@ class JsonLinesWriter(SinkWriter):
 
 
 def _run(context: SinkContext) -> str:
-    return file_name(context.app_id)
+    return f"{file_name(context.sink)}-{file_name(context.run_id)}"

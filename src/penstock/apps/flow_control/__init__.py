@@ -85,7 +85,7 @@ def _lead(
     spoken: ps.Stream, reports: ps.Stream, moves: ps.Stream, thresholds: Thresholds, directory: Path | str
 ) -> ps.Topology:
     """From the three inputs to notices."""
-    locate = AsOf(("lac", "cell"), (int, int), ("bsc",))
+    locate = AsOf(("lac", "cell"), ("bsc",))
     also = {CHANGES: moves.key_by("lac", "cell")}
     located = spoken.key_by("lac", "cell").process("locate", locate, also=also, parallelism=SLICES)
     matched = located.key_by("bsc").process(

@@ -24,21 +24,19 @@ _ROWS, _KNOWN, _PLACE = "rows", "known", "as_of.place"
 class AsOf(ps.Operator):
     """Adds to each row the values of the last change of its key up to its time.
 
-    Takes rows, and on its input ``changes`` rows with ``time``, the key ``on`` and the values ``adds``
-    (numbers); both keyed by ``on``. Rows wait for the punctuation; a change counts from its time on, one that
-    comes late from then on. Of changes at one time the one with the greatest values counts. Rows whose key
-    has no value yet go to ``unknown``, those behind the punctuation to ``late``. State: what waits, and the
-    values of each key.
+    Takes rows, and on its input ``changes`` rows with ``time``, the key ``on`` and the values ``adds``, all
+    of them whole numbers; both keyed by ``on``. Rows wait for the punctuation; a change counts from its time on,
+    one that comes late from then on. Of changes at one time the one with the greatest values counts. Rows
+    whose key has no value yet go to ``unknown``, those behind the punctuation to ``late``. State: what waits,
+    and the values of each key.
     """
 
     outputs: ClassVar[Mapping[str, Any]] = {UNKNOWN: {}, LATE: {}}
     on: tuple[str, ...]
-    key: tuple[Any, ...]
     adds: tuple[str, ...]
 
     def init_state(self) -> dict[str, Any]:
-        key = dict(zip(self.on, self.key, strict=True))
-        known = ps.KeyedTable(key, dict.fromkeys(self.adds, int))
+        known = ps.KeyedTable(dict.fromkeys(self.on, int), dict.fromkeys(self.adds, int))
         return {_ROWS: TimedRows("time"), CHANGES: TimedRows("time"), _KNOWN: known}
 
     def process(self, batch: pl.DataFrame, state: dict[str, Any], emit: Emit) -> None:

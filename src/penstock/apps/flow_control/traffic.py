@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Literal
 
@@ -9,11 +10,10 @@ import polars as pl
 
 import penstock as ps
 from penstock import net
-from penstock.apps.app_tracker import NEEDED
-from penstock.apps.flow_control.as_of import CHANGES, AsOf
-from penstock.apps.flow_control.events import VOICE
+from penstock.apps.app_tracker import columns
 
-IDLE = pl.duration(seconds=10)
+IDLE, ACTIVE = dt.timedelta(seconds=10), dt.timedelta(minutes=5)
+SLICES = 24
 
 
 def voice_of(
@@ -26,37 +26,38 @@ def voice_of(
 ) -> ps.Stream:
     """Rows of `VOICE`: a conversation is a message, whose time is when it was found to be over.
 
-    That is ten seconds after its last packet, the same for all, and never behind the punctuation.
+    That is ten seconds after its last packet, the same for all, and never behind the punctuation. The cell is
+    the one of its first packet; it is null if the control plane has not told it.
     """
-    columns = (*dict.fromkeys((*NEEDED, *net.CONTROL_NEEDS, *net.TUNNEL_KEY)),)
-    source = net.Pcap(captures, columns=columns, ends=ends)
+    source = net.Pcap(captures, columns=columns(gprs=True), ends=ends)
     packets = top.source("spout", source, bytes_per_epoch=bytes_per_epoch)
-    tunnels = packets.flat_map("control", net.control_messages).to_one().process("tunnels", net.GtpTunnels())
-    users = packets.filter("users", pl.col("tunnel") == net.TUNNELS.index("gtp-u"))
-    known = users.key_by(*net.TUNNEL_KEY).process(
-        "gprs-decoder", net.Subscribers(), also={"tunnels": tunnels.key_by(*net.TUNNEL_KEY)}
-    )
-    keyed = known.flat_map("conversation", net.application_key).key_by(*net.FLOW_KEY)
-    flows = keyed.process("dpi-engine", net.Applications(idle="10s", active="5m"))
+    keyed = packets.flat_map("conversation", net.application_key).key_by(*net.FLOW_KEY)
+    flows = keyed.process("dpi-engine", net.Applications(idle=IDLE, active=ACTIVE), parallelism=SLICES)
     is_voice = pl.col("application").str.contains(application, literal=True)
-    messages = flows.filter("voice-filter", is_voice & pl.col("imsi").is_not_null()).flat_map(
-        "messages", _messages
+    messages = flows.filter("voice-filter", is_voice).key_by(*net.TUNNEL_KEY)
+    owned = messages.process(
+        "subscribers",
+        net.Subscribers(late=ACTIVE + 6 * IDLE),
+        also={"tunnels": _tunnels(packets).key_by(*net.TUNNEL_KEY)},
+        parallelism=SLICES,
     )
-    places = tunnels.flat_map("places", _places)
-    placed = messages.key_by("imsi").process(
-        "place", AsOf(("imsi",), (str,), ("msisdn", "lac", "cell")), also={CHANGES: places.key_by("imsi")}
+    return owned.flat_map("voice", _voice)
+
+
+def _tunnels(packets: ps.Stream) -> ps.Stream:
+    """Whose tunnels are whose, from the control plane of GTP and Gb."""
+    gtp = packets.flat_map("gtp-control", net.control_messages).to_one()
+    gb = packets.flat_map("gb-sightings", net.gb_sightings).key_by(*net.GB_KEY)
+    return gtp.process("gtp-tunnels", net.GtpTunnels()).union(
+        "tunnels", gb.process("gb-tunnels", net.GbTunnels(), parallelism=SLICES)
     )
-    return placed.flat_map("voice", lambda rows: rows.select(*VOICE))
 
 
-def _messages(flows: pl.DataFrame) -> pl.DataFrame:
-    size = pl.col("src2dst_bytes") + pl.col("dst2src_bytes")
-    return flows.select(time=pl.col("last_time") + IDLE, imsi="imsi", bytes=size)
-
-
-def _places(tunnels: pl.DataFrame) -> pl.DataFrame:
-    """Where subscribers are, from the tunnels that begin or move; those that do not say are left out."""
-    said = tunnels.filter(pl.col("is_valid") & pl.col("imsi").is_not_null() & pl.col("cell").is_not_null())
-    number = pl.col("msisdn").cast(pl.Int64, strict=False).fill_null(0)
-    area = pl.col("area").cast(pl.Int64).fill_null(0)
-    return said.select("time", "imsi", msisdn=number, lac=area, cell=pl.col("cell").cast(pl.Int64))
+def _voice(flows: pl.DataFrame) -> pl.DataFrame:
+    return flows.select(
+        time=pl.col("last_time") + IDLE,
+        msisdn=pl.col("msisdn").cast(pl.Int64, strict=False),
+        bytes=pl.col("src2dst_bytes") + pl.col("dst2src_bytes"),
+        lac=pl.col("area").cast(pl.Int64),
+        cell=pl.col("cell").cast(pl.Int64),
+    )

@@ -76,8 +76,10 @@ class Joiner(ps.Operator):
         standings, quotas = state[STANDINGS], state[QUOTAS]
         found = np.empty((kernels.OUT, len(points.order)), np.int64)
         given = (points.order, points.edrs, points.standing, points.quota, points.figures)
-        held = (standings["time"], standings["plan"], *(quotas[name] for name in (*_FIGURES, "sent")))
-        count = kernels.signals(*given, *held, self.rules.window_us, float(self.rules.free), found)
+        last = standings["time"], standings["plan"]
+        figures = quotas["time"], quotas["used"], quotas["limit"], quotas["renews"], quotas["free_until"]
+        rules = self.rules.window_us, float(self.rules.free)
+        count = kernels.signals(*given, *last, *figures, quotas["sent"], *rules, found)
         found = found[:, :count]
         rows = found[kernels.QUOTA]
         quotas.touch(rows)
