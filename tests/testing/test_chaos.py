@@ -175,6 +175,7 @@ def test_rows_are_compared_as_multisets() -> None:
     got = pl.DataFrame({"a": [1, 1, 1, 9], "b": [[1], [1], [1], [2]]})
     assert chaos.compare(expected, got) == chaos.Difference(lost=1, doubled=1, wrong=1)
     assert chaos.compare(expected, pl.DataFrame()) == chaos.Difference(lost=3)
+    assert not chaos.compare(pl.DataFrame({"x": [float("nan")]}), pl.DataFrame({"x": [float("nan")]}))
 
 
 def test_the_report_counts_per_cell_and_says_how_to_run_a_schedule_again() -> None:

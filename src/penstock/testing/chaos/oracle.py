@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -178,4 +179,6 @@ def _multiset(rows: pl.DataFrame) -> Counter[Any]:
 def _hashable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(map(_hashable, value))
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return tuple(sorted((name, _hashable(inner)) for name, inner in value.items()))
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
