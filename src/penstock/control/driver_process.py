@@ -29,10 +29,10 @@ class DriverProcess:
         if not spare:
             self.go()
         # In a group of its own: Ctrl-C in the terminal reaches the supervisor, which tells the driver.
+        # Standard input is the supervisor's: what is piped in goes on with the next driver.
         with open(log, "ab") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", DRIVER, str(self._folder)],
-                stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
