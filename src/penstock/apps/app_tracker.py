@@ -93,6 +93,9 @@ class SubscriberShares(ps.Operator):
 def topology(
     captures: Path | str = "captures",
     *,
+    interface: str | None = None,
+    bpf: str | None = None,
+    follow: bool = False,
     gprs: bool = False,
     defragment: bool = False,
     engine: Literal["best", "ndpi", "builtin"] = "best",
@@ -100,14 +103,21 @@ def topology(
     directory: Path | str = "out/applications",
     bytes_per_epoch: int = EPOCH_BYTES,
 ) -> ps.Topology:
-    """The topology: captures, flows with their application, totals per application, a table of each.
+    """The topology: packets, flows with their application, totals per application, a table of each.
 
+    Packets come from captures (``follow`` waits for more when all have been read), or from a network
+    ``interface``, those that the filter ``bpf`` lets through.
     ``gprs`` adds subscribers to both and a table per subscriber and application. ``defragment`` joins IP
     fragments first, which leads the packets through one exchange more. The engine of ``best`` is chosen
     here, once, so that all machines of the run use the same.
     """
     top = ps.Topology("app-tracker")
-    source = net.Pcap(captures, columns=columns(gprs=gprs, defragment=defragment), ends="drained")
+    needed = columns(gprs=gprs, defragment=defragment)
+    source: net.Interface | net.Pcap
+    if interface is not None:
+        source = net.Interface(interface, columns=needed, bpf=bpf)
+    else:
+        source = net.Pcap(captures, columns=needed, ends="never" if follow else "drained")
     packets = top.source("captures", source, bytes_per_epoch=bytes_per_epoch)
     track(packets, directory, gprs=gprs, defragment=defragment, engine=engine, parallelism=parallelism)
     return top

@@ -123,7 +123,9 @@ class GbTunnels(Operator):
         is_new = pl.any_horizontal(pl.col(n) != pl.col(n).shift(1).over(GB_KEY) for n in _CODES).fill_null(
             value=True
         )
-        changes = filled.with_columns(is_new=is_new).filter(pl.col("is_new") & pl.col("time").is_not_null())
+        changes: pl.DataFrame = filled.with_columns(is_new=is_new).filter(
+            pl.col("is_new") & pl.col("time").is_not_null()
+        )
         last = filled.unique(GB_KEY, keep="last", maintain_order=True)
         rows = table.rows(last.select(GB_KEY))
         for name in _CODES:
