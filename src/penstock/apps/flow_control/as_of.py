@@ -25,8 +25,8 @@ class AsOf(ps.Operator):
     """Adds to each row the values of the last change of its key up to its time.
 
     Takes rows, and on its input ``changes`` rows with ``time``, the key ``on`` and the values ``adds``, all
-    of them whole numbers; both keyed by ``on``. Rows wait for the punctuation; a change counts from its time on,
-    one that comes late from then on. Of changes at one time the one with the greatest values counts. Rows
+    of them whole numbers; both keyed by ``on``. Rows wait for the punctuation; a change counts from its time
+    on, one that comes late from then on. Of changes at one time the one with the greatest values counts. Rows
     whose key has no value yet go to ``unknown``, those behind the punctuation to ``late``. State: what waits,
     and the values of each key.
     """
