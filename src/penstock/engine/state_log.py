@@ -84,7 +84,7 @@ class Head:
         values, seal = packed[: _HEAD.size], packed[_HEAD.size :]
         expected = {_UNSEALED: b"", _FORMAT: _seal(values)}.get(packed[0] if packed else 0)
         if len(values) < _HEAD.size or seal != expected:
-            raise BrokenLog(f"the head is damaged, or of a format that this Penstock does not read ({_FORMAT})")
+            raise BrokenLog(f"the head is damaged, or of a format that is not read here ({_FORMAT})")
         return cls(*_HEAD.unpack(values)[1:])
 
     @property
