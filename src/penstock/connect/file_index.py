@@ -12,26 +12,32 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
 from penstock.errors import RunDirectoryBroken
 
+Kind = Literal["taken", "growing", "changed"]
+
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file as it was when it was taken, or the news that a taken file has changed since."""
+    """A file as it was when it was taken, or the news that a taken file has changed since.
+
+    A file that grew has an entry for each part; ``growing`` parts may end in the middle of a record.
+    """
 
     path: str
     size: int
     mtime_ns: int
     mark: int  # of its content, see file_scan.mark_of
-    kind: Literal["taken", "changed"] = "taken"
+    kind: Kind = "taken"
+    start: int = 0
 
     def to_line(self) -> bytes:
         """The entry as a line of the log, with a checksum: a changed size would mean other rows."""
-        text = json.dumps([self.path, self.size, self.mtime_ns, self.mark, self.kind]).encode()
+        text = json.dumps(list(astuple(self))).encode()
         return b"%s\t%08x\n" % (text, zlib.crc32(text))
 
     @classmethod
@@ -54,7 +60,8 @@ class FileIndex:
         self._read_to = 0
         self._paths: list[str] = []
         self._numbers = {"size": array("q"), "mtime_ns": array("q"), "mark": array("Q")}
-        self._changed: set[int] = set()
+        self._kinds: dict[int, Kind] = {}
+        self._starts: dict[int, int] = {}
         self._latest: dict[str, int] = {}
         log.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
@@ -67,8 +74,8 @@ class FileIndex:
         if not 0 <= number < len(self):
             raise IndexError(number)
         size, mtime_ns, mark = (values[number] for values in self._numbers.values())
-        kind: Literal["taken", "changed"] = "changed" if number in self._changed else "taken"
-        return FileEntry(self._paths[number], size, mtime_ns, mark, kind)
+        kind, start = self._kinds.get(number, "taken"), self._starts.get(number, 0)
+        return FileEntry(self._paths[number], size, mtime_ns, mark, kind, start)
 
     def latest(self, path: str) -> FileEntry | None:
         """What was last written down about a path."""
@@ -83,8 +90,10 @@ class FileIndex:
 
     def bytes_from(self, number: int) -> int:
         """The bytes of all files from a number on."""
-        reported = sum(self._numbers["size"][n] for n in self._changed if n >= number)
-        return sum(self._numbers["size"][number:]) - reported
+        sizes = self._numbers["size"]
+        reported = sum(sizes[n] for n, kind in self._kinds.items() if n >= number and kind == "changed")
+        before = sum(start for n, start in self._starts.items() if n >= number)
+        return sum(sizes[number:]) - reported - before
 
     def append(self, entries: Iterable[FileEntry]) -> None:
         """Write entries down; durable when this returns. What another process added is kept."""
@@ -100,7 +109,10 @@ class FileIndex:
 
     def _is_news(self, entry: FileEntry) -> bool:
         known = self.latest(entry.path)
-        return (known is None) == (entry.kind == "taken")
+        if known is None or entry.kind == "changed":
+            return (known is None) == (entry.kind != "changed")
+        is_end = known.kind == "growing" and entry.kind == "taken"
+        return entry.start > 0 and (entry.size > known.size or is_end)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -130,8 +142,10 @@ class FileIndex:
         self._read_to += whole
 
     def _remember(self, entry: FileEntry) -> None:
-        if entry.kind == "changed":
-            self._changed.add(len(self))
+        if entry.kind != "taken":
+            self._kinds[len(self)] = entry.kind
+        if entry.start:
+            self._starts[len(self)] = entry.start
         self._latest[entry.path] = len(self)
         self._paths.append(entry.path)
         for name, values in self._numbers.items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from penstock.connect.file_index import Kind
 from penstock.connect.file_scan import mark_of
 from penstock.errors import SourceUnavailable
 
@@ -25,7 +26,7 @@ class Piece:
     size: int
     mtime_ns: int
     mark: int
-    kind: Literal["taken", "changed"]
+    kind: Kind
 
     def to_json(self) -> list[Any]:
         return list(astuple(self))

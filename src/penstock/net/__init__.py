@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.net.gb import GB_FRAMES, gb_frames
     from penstock.net.gb_tunnels import GB_KEY, GB_NEEDS, GbTunnels, gb_sightings
     from penstock.net.gtp_control import CONTROL, CONTROL_NEEDS, CONTROL_REASONS, control_messages
+    from penstock.net.interface import Interface
     from penstock.net.pcap import Pcap
     from penstock.net.subscribers import Subscribers
     from penstock.net.tcp_streams import TcpStreams, tcp_segments
@@ -37,6 +38,7 @@ __all__ = [
     "Flows",
     "GbTunnels",
     "GtpTunnels",
+    "Interface",
     "Pcap",
     "Subscribers",
     "TcpStreams",
@@ -64,6 +66,7 @@ _LAZY = {
     "GB_NEEDS": "penstock.net.gb_tunnels:GB_NEEDS",
     "GbTunnels": "penstock.net.gb_tunnels:GbTunnels",
     "GtpTunnels": "penstock.net.tunnels:GtpTunnels",
+    "Interface": "penstock.net.interface:Interface",
     "Pcap": "penstock.net.pcap:Pcap",
     "REASONS": "penstock.net._layout:REASONS",
     "SUBSCRIBER": "penstock.net.tunnels:SUBSCRIBER",

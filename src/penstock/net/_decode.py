@@ -1,4 +1,4 @@
-"""The numba kernels that decode indexed packets into columns, or only count them."""
+"""The numba kernels that decode indexed packets into columns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from penstock.frames._jit import Column, kernel, step
 from penstock.net import _layout as y
 from penstock.net._bytes import be16, be32, u8
 from penstock.net._gb import gb
-from penstock.net._index_state import MAX_NS, NO_TIME
 from penstock.net._links import by_type, ethernet, link, ppp
 from penstock.net._network import MAPPED, ip
 from penstock.net._transport import is_tunnel, transport
 
-_TCP, _UDP, _WITHOUT_OPTIONS = 6, 17, 0x45
+TCP, UDP, _WITHOUT_OPTIONS = 6, 17, 0x45
 
 
 @step
@@ -65,11 +64,29 @@ def plain_protocol(
     if u8(data, at + 14) != _WITHOUT_OPTIONS or total + 14 > length or be16(data, at + 20) & 0x3FFF:
         return 0
     protocol = u8(data, at + 23)
-    if protocol == _TCP:
+    if protocol == TCP:
         header = 20 + (u8(data, at + 46) >> 4) * 4 if captured >= 54 else 0
-        return _TCP if 40 <= header <= total else 0
-    if protocol == _UDP and total >= 28 and be16(data, at + 38) >= 8:
-        return 0 if most_tunnels and is_tunnel(be16(data, at + 34), be16(data, at + 36)) else _UDP
+        return TCP if 40 <= header <= total else 0
+    if protocol == UDP and total >= 28 and be16(data, at + 38) >= 8:
+        return 0 if most_tunnels and is_tunnel(be16(data, at + 34), be16(data, at + 36)) else UDP
+    return 0
+
+
+@step
+def plain_protocol6(
+    data: Column, at: Any, captured: Any, length: Any, link_type: Any, most_tunnels: Any
+) -> Any:
+    """As `plain_protocol`, for IPv6 without extension headers."""
+    if link_type != 1 or captured < 62 or be16(data, at + 12) != 0x86DD or u8(data, at + 14) >> 4 != 6:
+        return 0
+    protocol, payload = u8(data, at + 20), be16(data, at + 18)
+    if payload + 54 > length:
+        return 0
+    if protocol == TCP:
+        header = (u8(data, at + 66) >> 4) * 4 if captured >= 74 else 0
+        return TCP if 20 <= header <= payload else 0
+    if protocol == UDP and payload >= 8 and be16(data, at + 58) >= 8:
+        return 0 if most_tunnels and is_tunnel(be16(data, at + 54), be16(data, at + 56)) else UDP
     return 0
 
 
@@ -118,7 +135,7 @@ def _write_plain(
     tiny[y.PROTOCOL - y.SHORT, i] = protocol
     tiny[y.TOS - y.SHORT, i] = u8(data, at + 15)
     tiny[y.TTL - y.SHORT, i] = u8(data, at + 22)
-    if protocol == _TCP:
+    if protocol == TCP:
         header = 20 + (u8(data, at + 46) >> 4) * 4
         tiny[y.FLAGS - y.SHORT, i] = u8(data, at + 47)
         short[y.TCP_WINDOW - y.LONG, i] = be16(data, at + 48)
@@ -136,45 +153,3 @@ def gather(data: Column, places: Column, ends: Column, out: Column) -> None:
         at = places[1, i] - ends[i]
         for k in range(ends[i], ends[i + 1]):
             out[k] = data[at + k]
-
-
-@kernel
-def count(
-    data: Column, places: Column, lengths: Column, kinds: Column, first: int, stop: int, most_tunnels: int,
-    sums: Column,
-) -> None:  # fmt: skip
-    """Add packets to sums[reason, version, protocol]: packets, bytes, captured, least and greatest time.
-
-    TCP and UDP in sound IPv4 packets share their times.
-    """
-    row = np.zeros(y.ROW, np.int64)
-    tcp = udp = tcp_bytes = udp_bytes = tcp_captured = udp_captured = np.int64(0)
-    least, greatest = np.int64(MAX_NS), np.int64(NO_TIME)
-    for i in range(first, stop):
-        begin, captured, length = places[1, i], np.int64(lengths[0, i]), np.int64(lengths[1, i])
-        protocol = plain_protocol(data, begin, captured, length, kinds[1, i], most_tunnels)
-        if protocol == 0:
-            row[:] = 0
-            decode_one(data, begin, captured, length, kinds[1, i], most_tunnels, row)
-            cell = sums[row[y.REASON], row[y.VERSION] >> 1, row[y.PROTOCOL]]
-            _add(cell, 1, length, captured, places[2, i], places[2, i])
-            continue
-        if protocol == _TCP:
-            tcp, tcp_bytes, tcp_captured = tcp + 1, tcp_bytes + length, tcp_captured + captured
-        else:
-            udp, udp_bytes, udp_captured = udp + 1, udp_bytes + length, udp_captured + captured
-        least, greatest = min(least, places[2, i]), max(greatest, places[2, i])
-    if tcp:
-        _add(sums[0, 2, _TCP], tcp, tcp_bytes, tcp_captured, least, greatest)
-    if udp:
-        _add(sums[0, 2, _UDP], udp, udp_bytes, udp_captured, least, greatest)
-
-
-@step
-def _add(cell: Column, packets: Any, length: Any, captured: Any, least: Any, greatest: Any) -> None:
-    if cell[0] == 0:
-        cell[3], cell[4] = least, greatest
-    cell[0] += packets
-    cell[1] += length
-    cell[2] += captured
-    cell[3], cell[4] = min(cell[3], least), max(cell[4], greatest)

@@ -127,6 +127,42 @@ def index_pcap(
     return answer
 
 
+@kernel
+def skip_records(
+    data: Column, filled: int, base: int, stop: int, form: Column, most: int, state: Column
+) -> int:
+    """Pass over sound records as `index_pcap` would; it ends before anything that that one must judge."""
+    big = state[s.IS_BIG] == 1
+    header, limit, swapped = form[HEADER_BYTES], form[MOST_BYTES], form[SWAPPED]
+    at, last, passed = state[s.AT], np.int64(-1), 0
+    end = min(stop - base, filled - header + 1) if state[s.DAMAGE] < 0 else at
+    while at < end and passed < most:
+        captured = sizes(data, at, big, swapped)[0]
+        if captured > limit or at + header + captured > filled:
+            break
+        last, at, passed = at, at + header + captured, passed + 1
+    if last >= 0:
+        state[s.LAST_S] = in32(data, last, big)
+    state[s.AT] = at
+    return passed
+
+
+@kernel
+def ends_with_records(data: Column, big: Any, form: Column) -> Any:
+    """Whether the bytes end with a few records that could be good ones."""
+    filled = len(data)
+    chain = np.zeros(filled + 1, np.uint8)  # records from here to the end, and one more
+    chain[filled] = 1
+    for at in range(filled - form[HEADER_BYTES], -1, -1):
+        if is_plausible(data, at, big, form, -1):
+            end = at + form[HEADER_BYTES] + sizes(data, at, big, form[SWAPPED])[0]
+            if end <= filled and chain[end]:
+                chain[at] = chain[end] + 1
+                if chain[at] > _CHAIN_AT_END:
+                    return True
+    return False
+
+
 @step
 def _search(
     data: Column, at: Any, filled: Any, last: Any, big: Any, form: Column, last_s: Any

@@ -5,11 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from penstock.frames._jit import Column, readonly
 from penstock.net import _index_pcap as pcap
 from penstock.net import _index_state as s
 from penstock.net.feeds import Feed
@@ -26,6 +27,7 @@ _MAGICS = {
 }  # nanoseconds, record header
 _USUAL_INTERFACES = 64
 _BEHIND_STOP = 64 << 10
+ODD_RECORDS = 1024  # after something odd, so many records are indexed before the short way is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +99,54 @@ class Walk:
     """Walks through a capture from one place to another.
 
     What is found depends on the file alone, never on where walks began or how the buffer was filled.
-    ``blocks_of_kind`` counts what a pcapng file holds.
+    ``blocks_of_kind`` counts what a pcapng file holds, ``last_fault`` is the last damage found. A walk
+    through a file that is still being written (``is_open``) ends before a last record that is not whole;
+    then ``is_at_end`` says so.
     """
 
-    def __init__(self, header: Header, feed: Feed, *, base: int, held: bytes = b"") -> None:
+    def __init__(
+        self, header: Header, feed: Feed, *, base: int, held: bytes = b"", is_open: bool = False
+    ) -> None:
         """``base`` is where in the file the feed begins, or the bytes ``held`` that were read from it."""
+        data = np.zeros(BUFFER_BYTES, np.uint8)
+        data[: len(held)] = np.frombuffer(held, np.uint8)
+        self._begin(header, data, len(held), base, header.begin if held else 0)
+        self._feed: Feed | None = feed
+        self._is_open = is_open
+
+    @classmethod
+    def over(cls, header: Header, data: npt.NDArray[np.uint8], at: int, *, is_open: bool = False) -> Walk:
+        """A walk through bytes that are all there, such as a file in memory; nothing is copied."""
+        walk = cls.__new__(cls)
+        walk._begin(header, data, len(data), 0, at)
+        walk._feed, walk._is_open, walk._is_last = None, is_open, not is_open
+        return walk
+
+    def _begin(self, header: Header, data: npt.NDArray[np.uint8], filled: int, base: int, at: int) -> None:
         self.header = header
         self.interfaces = np.zeros((_USUAL_INTERFACES, s.INTERFACE_COLUMNS), np.int64)
         self.blocks_of_kind = np.zeros(len(s.BLOCK_KINDS), np.int64)
-        self._feed = feed
-        self._data = np.zeros(BUFFER_BYTES, np.uint8)
-        self._data[: len(held)] = np.frombuffer(held, np.uint8)
-        self._filled, self._base, self._is_last = len(held), base, False
+        self._data, self._filled, self._base, self._is_last = data, filled, base, False
         self._form = _form(header)
-        self._state = np.zeros(s.STATE, np.int64)
-        self._state[[s.LAST_S, s.DAMAGE]] = -1
-        self._state[s.IS_BIG] = header.is_big
-        self._state[s.AT] = header.begin if held else 0
-        self._places = np.empty((3, BLOCK_RECORDS), np.int64)
-        self._lengths = np.empty((2, BLOCK_RECORDS), np.uint32)
-        self._kinds = np.empty((2, BLOCK_RECORDS), np.uint32)
+        self.state = np.zeros(s.STATE, np.int64)
+        self.state[[s.LAST_S, s.DAMAGE]] = -1
+        self.state[s.IS_BIG] = header.is_big
+        self.state[s.AT] = at
+        self._columns: tuple[npt.NDArray[Any], ...] | None = None
+        self.last_fault: Fault | None = None
+        self.is_at_end = False
         self._faults = np.empty((s.MOST_FAULTS, s.FAULT_COLUMNS), np.int64)
 
     def knows(self, other: Walk) -> None:
         """Take over the section and the interfaces that another walk has seen."""
         self.interfaces = other.interfaces.copy()
         taken = [s.IS_BIG, s.SECTION, s.LAST_INTERFACE, s.INTERFACES]
-        self._state[taken] = other._state[taken]
+        self.state[taken] = other.state[taken]
 
     @property
     def interface_count(self) -> int:
         """How many interfaces the present section has described so far."""
-        return int(self._state[s.INTERFACES])
+        return int(self.state[s.INTERFACES])
 
     def blocks(self, stop: int = END, *, until: int = END, most: int = END) -> Iterator[Block]:
         """The records that begin before ``stop`` and end by ``until``, at most ``most``.
@@ -139,7 +157,7 @@ class Walk:
         while True:
             room = min(BLOCK_RECORDS, most - taken)
             answer = self._index(stop, until, room)
-            n, faults = int(self._state[s.ROWS]), int(self._state[s.FAULTS])
+            n, faults = int(self.state[s.ROWS]), int(self.state[s.FAULTS])
             taken += n
             if n or faults:
                 yield self._block(n)
@@ -147,37 +165,68 @@ class Walk:
                 return
             if answer == s.GROW:
                 self.interfaces = np.concatenate([self.interfaces, np.zeros_like(self.interfaces)])
-            elif answer == s.MORE:
-                self._fill(stop)
+            elif answer == s.MORE and not self._fill(stop):
+                self.is_at_end = True
+                return
+
+    def skip(self, stop: int = END, *, most: int = END) -> int:
+        """Go on as `blocks` does and make no columns; answers how many records were passed."""
+        passed, found, is_pcap = 0, True, self.header.kind == "pcap"
+        while found:
+            if is_pcap:
+                passed += pcap.skip_records(*self.span(stop), most - passed, self.state)
+            found = False
+            for block in self.blocks(stop, most=min(ODD_RECORDS if is_pcap else END, most - passed)):
+                found = True
+                passed += len(block)
+        return passed
+
+    def span(self, stop: int) -> tuple[Column, int, int, int, Column]:
+        """What a kernel takes that goes over sound records by itself: the bytes, and where to end."""
+        return readonly(self._data), self._filled, self._base, stop, self._form
 
     @property
     def resume(self) -> Resume:
-        """Where the walk stands."""
-        at = self._base + int(self._state[s.AT])
-        return Resume(at, int(self._state[s.SECTION]), int(self._state[s.LAST_INTERFACE]))
+        """Where the walk stands: before a record, or before damage whose end is not yet known."""
+        damage, at = int(self.state[s.DAMAGE]), self._base + int(self.state[s.AT])
+        return Resume(
+            at if damage < 0 else damage, int(self.state[s.SECTION]), int(self.state[s.LAST_INTERFACE])
+        )
+
+    def ends_with_records(self, data: bytes) -> bool:
+        """Whether a stretch of this pcap file ends with what looks like whole records."""
+        tail = readonly(np.frombuffer(data, np.uint8))
+        return bool(pcap.ends_with_records(tail, self.header.is_big, self._form))
 
     def _index(self, stop: int, until: int, most: int) -> int:
         from penstock.net._index_pcapng import index_pcapng
 
-        span = (self._data, self._filled, self._base, self._is_last, stop, until, most)
-        out = (self._state, self._places, self._lengths, self._kinds, self._faults)
+        if self._columns is None:
+            columns = (np.empty((3, BLOCK_RECORDS), np.int64), np.empty((2, BLOCK_RECORDS), np.uint32))
+            self._columns = (*columns, np.empty((2, BLOCK_RECORDS), np.uint32))
+        span = (readonly(self._data), self._filled, self._base, self._is_last, stop, until, most)
+        out = (self.state, *self._columns, self._faults)
         if self.header.kind == "pcap":
             return int(pcap.index_pcap(*span, self._form, *out))
         return int(index_pcapng(*span, self.interfaces, self.blocks_of_kind, *out))
 
     def _block(self, n: int) -> Block:
-        rows = self._faults[: int(self._state[s.FAULTS])].tolist()
+        assert self._columns is not None
+        rows = self._faults[: int(self.state[s.FAULTS])].tolist()
         faults = tuple(Fault(begin, end, s.REASONS[reason]) for begin, end, reason in rows)
-        return Block(
-            self._data, self._places[:, :n], self._lengths[:, :n], self._kinds[:, :n], faults, self.resume
-        )
+        self.last_fault = faults[-1] if faults else self.last_fault
+        places, lengths, kinds = self._columns
+        return Block(self._data, places[:, :n], lengths[:, :n], kinds[:, :n], faults, self.resume)
 
-    def _fill(self, stop: int) -> None:
+    def _fill(self, stop: int) -> bool:
         """Move what is not yet read to the front and fill the buffer behind it; it grows when it must.
 
-        A little behind ``stop`` is enough at first, so that a small part of a file costs little.
+        A little behind ``stop`` is enough at first, so that a small part of a file costs little. False where
+        an open file ends for now.
         """
-        at = int(self._state[s.AT])
+        if self._feed is None:
+            return False
+        at = int(self.state[s.AT])
         rest = self._filled - at
         if rest > len(self._data) // 2:
             self._data = np.concatenate(
@@ -186,16 +235,17 @@ class Walk:
         else:
             self._data[:rest] = self._data[at : self._filled].copy()
         self._base, self._filled = self._base + at, rest
-        self._state[s.AT] = 0
+        self.state[s.AT] = 0
         wanted = min(len(self._data), max(stop - self._base, 0) + _BEHIND_STOP)
         if wanted <= self._filled:
             wanted = len(self._data)
         while self._filled < wanted:
             count = self._feed.readinto(self._data.data[self._filled : wanted])
             if not count:
-                self._is_last = True
-                return
+                self._is_last = not self._is_open
+                return self._is_last or self._filled > rest
             self._filled += count
+        return True
 
 
 def _form(header: Header) -> npt.NDArray[np.int64]:

@@ -88,8 +88,8 @@ COUNTS = Schema(
         ("captured_bytes", "int64"),
     )
 )
-"""Packets of a stretch of a capture that are alike, added up, and between which times they came
-(TCP and UDP in sound IPv4 packets share theirs)."""
+"""Packets of a stretch of a capture that are alike, added up; the times are those between which the packets
+of the stretch came, null where they have none."""
 
 
 def schema_of(columns: tuple[str, ...]) -> Schema:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Iterator
 from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from penstock.connect.compression import BrokenStream, decompressed
 
@@ -64,6 +68,20 @@ class BytesFeed:
     def close(self) -> None:
         """Let go of the stream."""
         self._chunks = iter(())
+
+
+def mapped(path: str, size: int) -> npt.NDArray[np.uint8]:
+    """The first ``size`` bytes of a plain file where the system holds them: no copy is made.
+
+    A file that is cut short while this is read ends the process, as with any mapped file.
+    """
+    with open(path, "rb", buffering=0) as file:
+        size = min(size, os.fstat(file.fileno()).st_size)
+        if not size:
+            return np.empty(0, np.uint8)
+        memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+    memory.madvise(mmap.MADV_SEQUENTIAL)
+    return np.frombuffer(memory, np.uint8)
 
 
 def codec_by_content(path: str) -> str | None:

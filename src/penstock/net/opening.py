@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from penstock.net.capture import HEAD_BYTES, Resume, Walk, read_header
-from penstock.net.feeds import BytesFeed, Feed, FileFeed, codec_by_content, open_feed
+from penstock.net.feeds import BytesFeed, Feed, FileFeed, codec_by_content, mapped, open_feed
 
 NOT_A_CAPTURE = "the file begins neither as pcap nor as pcapng; nothing of it was read"
 Opened = tuple[Walk, FileFeed | BytesFeed]
@@ -22,34 +22,47 @@ class NotACapture(Exception):
 
 
 @contextmanager
-def opened(path: str, *, size: int | None = None, resume: Resume | None = None) -> Iterator[Opened]:
+def opened(
+    path: str, *, size: int | None = None, resume: Resume | None = None, is_open: bool = False
+) -> Iterator[Opened]:
     """A walk through a capture from its beginning, or from where an earlier walk stood.
 
-    ``size`` is how much of the file counts. Raises NotACapture, and OSError if the file cannot be read.
+    ``size`` is how much of the file counts; of an open file, all but a last record that is not whole. Raises
+    NotACapture, and OSError if the file cannot be read.
     """
     whole = Path(path).stat().st_size if size is None else size
     with closing(open_feed(path, 0, whole)) as feed:
-        walk = _from_start(feed)
+        walk = _from_start(feed, is_open=is_open)
         if resume is None or codec_by_content(path) is not None:
             yield walk, feed
             return
     if walk.header.kind == "pcapng":
         with closing(FileFeed(path, resume.section, whole)) as feed:
             walk = Walk(walk.header, feed, base=resume.section)
-            for _ in walk.blocks(stop=resume.last_interface + 1):
-                pass
+            walk.skip(resume.last_interface + 1)
     with closing(FileFeed(path, resume.at, whole)) as feed:
-        resumed = Walk(walk.header, feed, base=resume.at)
+        resumed = Walk(walk.header, feed, base=resume.at, is_open=is_open)
         resumed.knows(walk)
         yield resumed, feed
 
 
-def _from_start(feed: FileFeed | BytesFeed) -> Walk:
+def mapped_walk(path: str, size: int, resume: Resume | None, *, is_open: bool) -> Walk | None:
+    """A walk through a plain pcap file in memory, where `opened` would begin; None for any other file."""
+    if codec_by_content(path) is not None:
+        return None
+    data = mapped(path, size)
+    header = read_header(data[:HEAD_BYTES].tobytes())
+    if header is None or header.kind != "pcap":
+        return None
+    return Walk.over(header, data, header.begin if resume is None else resume.at, is_open=is_open)
+
+
+def _from_start(feed: FileFeed | BytesFeed, *, is_open: bool) -> Walk:
     head = _head(feed)
     header = read_header(head)
     if header is None:
         raise NotACapture(head, getattr(feed, "fault", None))
-    return Walk(header, feed, base=0, held=head)
+    return Walk(header, feed, base=0, held=head, is_open=is_open)
 
 
 def _head(feed: Feed) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -30,17 +30,19 @@ class Pcap(Source):
 
     Understands pcap and pcapng, plain or compressed with gzip or zstd, whatever the names are.
 
-    Files are taken as `Files` does: whole, in the order of (modification time, name), each exactly once;
-    write under a name that begins with "." or ends in ".tmp" and rename. A large plain file is split over
-    tasks at record boundaries. Every captured packet becomes a row; what is wrong with one is in its column
-    ``reason`` (a place in `penstock.net.REASONS`). Damaged stretches of a file become bad records, and
-    reading goes on behind them.
+    Files are taken in the order of (modification time, name), each packet exactly once. A plain file may
+    still be written: it is read up to its last whole record, and on as it grows. Compressed files must be
+    complete: write them under a name that begins with "." or ends in ".tmp" and rename. A file that was cut
+    short or replaced becomes a bad record. A large plain file is split over tasks at record boundaries.
+
+    Every captured packet becomes a row; what is wrong with one is in its column ``reason`` (a place in
+    `penstock.net.REASONS`). Damaged stretches of a file become bad records, and reading goes on behind them.
 
     ``columns`` chooses columns (see `penstock.net.columns.TYPES`; "packet" holds the bytes);
     ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file.
     ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is
     taken in one epoch, whatever the limits. ``lateness`` is how far times lag behind the greatest one
-    seen; ``ends="drained"`` ends the source when all files have been read.
+    seen; ``ends="drained"`` ends the source when all files have been read and none has grown since.
     """
 
     path: str
@@ -80,6 +82,14 @@ class Pcap(Source):
         unknown = [name for name in chosen if rows != "counts" and name not in c.TYPES]
         if unknown or not chosen or len(set(chosen)) != len(chosen):
             raise _wrong("columns", list(chosen), f"some of {', '.join(c.TYPES)}, each once")
+
+    def at(self, path: str | os.PathLike[str]) -> Pcap:
+        """The same source with other files."""
+        other = object.__new__(Pcap)
+        for field in fields(self):
+            object.__setattr__(other, field.name, getattr(self, field.name))
+        object.__setattr__(other, "path", str(path))
+        return other
 
     @property
     def schema(self) -> Schema:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.connect.file_cuts import Cut, share_out
-from penstock.connect.file_index import FileEntry, FileIndex
+from penstock.connect.file_index import FileEntry
 from penstock.connect.file_pieces import Piece
-from penstock.connect.file_scan import news, root_of
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
-from penstock.net.boundaries import cut_capture, cut_counts, divide, resume_at
-from penstock.net.capture import Resume
-from penstock.net.feeds import codec_by_content
+from penstock.net.boundaries import cut_capture, cut_counts, divide
+from penstock.net.growth import CaptureFiles
 from penstock.net.opening import NotACapture
 from penstock.net.pieces import CapturePiece
 
@@ -30,16 +27,15 @@ _COMPRESSED_WEIGHT = 3
 class PcapPlanner(SourcePlanner):
     """Keeps a numbered index of files; an offset is a number and a byte in that file.
 
-    Rows and bytes of a limit are packets and bytes of the file. Where to go on in a pcapng file is
-    remembered for the newest offset; after a restart the file is walked through once to find it again.
+    Rows and bytes of a limit are packets and bytes of the file.
     """
 
     min_split_bytes = 4 << 20
 
     def __init__(self, source: Pcap, state_dir: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._source = source
-        self._index = FileIndex(Path(state_dir) / "captures.jsonl")
-        self._resumes: dict[tuple[int, int], Resume] = {}
+        self.files = CaptureFiles(source.path, Path(state_dir) / "captures.jsonl", clock_ns)
+        self._index = self.files.index
 
     def initial(self) -> Offset:
         return {"file": 0, "position": 0}
@@ -47,12 +43,15 @@ class PcapPlanner(SourcePlanner):
     def latest(self, start: Offset, limit: Limit) -> Offset:
         self._scan()
         number, position = start["file"], start["position"]
+        if number == len(self._index) and self._source.ends == "drained":
+            self.files.scan(end_all=True)
         self._check(number)
         rows, most_bytes, first = limit.rows, limit.bytes, True
         stop = min(len(self._index), number + _MOST_FILES)
         while number < stop and (rows is None or rows > 0) and (most_bytes is None or most_bytes > 0):
             entry = self._index[number]
-            cut = self._cut(number, entry, position, rows, most_bytes, is_first=first)
+            position = max(position, entry.start)
+            cut = self._cut(entry, position, rows, most_bytes, is_first=first)
             if cut.position <= position:
                 break
             rows = None if rows is None else rows - cut.rows
@@ -73,7 +72,9 @@ class PcapPlanner(SourcePlanner):
 
     def backlog(self, offset: Offset) -> Backlog:
         self._scan()
-        return Backlog(bytes=max(0, self._index.bytes_from(offset["file"]) - offset["position"]))
+        number = offset["file"]
+        begin = self._index[number].start if number < len(self._index) else 0
+        return Backlog(bytes=max(0, self._index.bytes_from(number) - max(0, offset["position"] - begin)))
 
     def punctuation(self, offset: Offset, observed: int | None) -> int | None:
         if self._source.time is None:
@@ -86,18 +87,10 @@ class PcapPlanner(SourcePlanner):
         if self._source.ends == "never":
             return False
         self._scan()
-        return bool(offset["file"] >= len(self._index))
+        return bool(offset["file"] >= len(self._index)) and not self.files.has_open
 
     def _scan(self) -> None:
-        path = self._source.path
-        root = Path(root_of(path))
-        if not root.exists():
-            if not root.parent.exists():
-                step = "create the folder, or correct the path"
-                raise SourceUnavailable(source="pcap", what="no such folder", where=str(root), next_step=step)
-            return
-        if fresh := news(path, self._index):
-            self._index.append(fresh)
+        self.files.scan()
 
     def _check(self, number: int) -> None:
         if number > len(self._index):
@@ -105,62 +98,43 @@ class PcapPlanner(SourcePlanner):
             step = "restore captures.jsonl, which lies beside the checkpoint, or begin a new run"
             raise SourceUnavailable(source="pcap", what=what, where=self._source.path, next_step=step)
 
-    def _path(self, entry: FileEntry) -> str:
-        return os.path.normpath(os.path.join(root_of(self._source.path), entry.path))  # noqa: PTH118
-
     def _cut(
-        self,
-        number: int,
-        entry: FileEntry,
-        position: int,
-        rows: int | None,
-        most_bytes: int | None,
-        *,
-        is_first: bool,
+        self, entry: FileEntry, position: int, rows: int | None, most_bytes: int | None, *, is_first: bool
     ) -> Cut:
         """How much of a file fits; the position stays where it is when nothing does."""
         left = entry.size - position
         if entry.kind == "changed":
             return Cut(entry.size, 1, 0)
-        if self._is_whole(entry):
+        if self.files.is_compressed(entry):
             fits = is_first or ((most_bytes is None or left <= most_bytes) and rows is None)
             return Cut(entry.size if fits else position, 1, left)
         if rows is None and (most_bytes is None or left <= most_bytes):
             return Cut(entry.size, 0, left)
         cut = cut_counts if self._source.rows == "counts" else cut_capture
+        is_open = entry.kind == "growing"
         try:
-            resume = self._resume(number, entry, position)
-            found, count = cut(self._path(entry), entry.size, resume, rows, most_bytes, is_first=is_first)
+            found, count = cut(
+                self.files.path(entry), entry.size, self.files.resume(entry, position), rows, most_bytes,
+                is_first=is_first, is_open=is_open,
+            )  # fmt: skip
         except (OSError, NotACapture):  # the reader says so in order
             return Cut(entry.size, 1, left)
-        self._resumes = {(number, found.at): found}
+        self.files.remember(entry, found)
         return Cut(found.at, count, found.at - position)
-
-    def _is_whole(self, entry: FileEntry) -> bool:
-        return entry.kind == "changed" or codec_by_content(self._path(entry)) is not None
-
-    def _resume(self, number: int, entry: FileEntry, position: int) -> Resume | None:
-        if position == 0:
-            return None
-        known = self._resumes.get((number, position))
-        if known is None:
-            known = resume_at(self._path(entry), entry.size, position)
-            self._resumes[number, position] = known
-        return known
 
     def _pieces(self, start: Offset, end: Offset) -> Iterator[CapturePiece]:
         for number in range(start["file"], min(end["file"] + 1, len(self._index))):
             entry = self._index[number]
-            begin = start["position"] if number == start["file"] else 0
+            begin = max(entry.start, start["position"] if number == start["file"] else 0)
             stop = end["position"] if number == end["file"] else entry.size
             if begin < stop:
                 yield self._piece(number, entry, begin, stop)
 
     def _piece(self, number: int, entry: FileEntry, begin: int, stop: int) -> CapturePiece:
-        path = self._path(entry)
+        path = self.files.path(entry)
         piece = Piece(number, path, begin, stop, entry.size, entry.mtime_ns, entry.mark, entry.kind)
         try:
-            resume = self._resume(number, entry, begin)
+            resume = None if entry.kind == "changed" else self.files.resume(entry, begin)
         except (OSError, NotACapture):
             resume = None
         return (
@@ -174,12 +148,16 @@ class PcapPlanner(SourcePlanner):
         if entry.kind == "changed":
             return 1.0
         length = piece.piece.end - piece.piece.start
-        return float(length * (_COMPRESSED_WEIGHT if self._is_whole(entry) else 1))
+        return float(length * (_COMPRESSED_WEIGHT if self.files.is_compressed(entry) else 1))
 
     def _divide(self, piece: CapturePiece, weight: float, share: float) -> list[tuple[CapturePiece, float]]:
         """Cut a piece that is larger than a split should be, at the beginnings of records."""
         parts = int(weight / share)
-        if parts < 2 or self._is_whole(self._index[piece.piece.number]):
+        if (
+            parts < 2
+            or piece.piece.kind == "changed"
+            or self.files.is_compressed(self._index[piece.piece.number])
+        ):
             return [(piece, weight)]
         try:
             cut = divide(piece, parts, is_counts=self._source.rows == "counts")

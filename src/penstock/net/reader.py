@@ -11,9 +11,10 @@ import polars as pl
 from penstock.connect.source import BadRecord, Batch, Reject, Split
 from penstock.errors import SourceUnavailable
 from penstock.net.capture import Fault, Walk
-from penstock.net.decoding import Counter, decode_block
+from penstock.net.counting import Counter
+from penstock.net.decoding import decode_block
 from penstock.net.feeds import BytesFeed, FileFeed, codec_by_content, read_at
-from penstock.net.opening import NotACapture, opened
+from penstock.net.opening import NotACapture, mapped_walk, opened
 from penstock.net.pieces import STRETCH_BYTES, CapturePiece
 
 if TYPE_CHECKING:
@@ -69,8 +70,12 @@ class _PieceReader:
 
     def batches(self) -> Iterator[Batch]:
         """The rows, in order."""
+        path, size, is_open = self._piece.path, self._piece.size, self._piece.kind == "growing"
+        if self._source.rows == "counts" and (walk := mapped_walk(path, size, self._resume, is_open=is_open)):
+            yield from self._counts(walk)
+            return
         try:
-            with opened(self._piece.path, size=self._piece.size, resume=self._resume) as (walk, feed):
+            with opened(path, size=size, resume=self._resume, is_open=is_open) as (walk, feed):
                 yield from self._counts(walk) if self._source.rows == "counts" else self._packets(walk)
                 self._end(walk, feed)
         except NotACapture as error:
@@ -85,11 +90,9 @@ class _PieceReader:
 
     def _counts(self, walk: Walk) -> Iterator[Batch]:
         counter = Counter(STRETCH_BYTES, self._source.most_tunnels)
-        for block in walk.blocks(stop=self._stop):
-            self._report(block.faults)
-            for place, rows in counter.add(block):
-                yield Batch(self._piece.place(place), rows)
-        for place, rows in counter.finish():
+        for faults in counter.count(walk, self._stop):
+            self._report(faults)
+        for place, rows in counter.take():
             yield Batch(self._piece.place(place), rows)
 
     @property
