@@ -63,7 +63,7 @@ class StandaloneCluster:
             "spark.cores.max": str(self.size),
             "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
             # By default a task asks a dead executor for its blocks three times, five seconds apart, and waits
-            # three seconds for the executor that had its state: outages of 9 to 26 s instead of 4 to 5.
+            # three seconds for the executor that had its state.
             "spark.shuffle.io.maxRetries": "1",
             "spark.shuffle.io.retryWait": "200ms",
             "spark.locality.wait": "300ms",
