@@ -18,7 +18,7 @@ from penstock.apps.flow_control.matcher import Matcher
 from penstock.errors import BadArgument
 from penstock.frames.types import empty
 from penstock.net import synth
-from penstock.testing import Epoch, run
+from penstock.testing import Epoch, ReferenceRun, run
 from penstock.testing.operators import check_operator
 from penstock.topology.schema import Schema
 
@@ -157,6 +157,38 @@ def test_files_of_the_user_give_the_same_notices(
     top = flow_control.topology(kpis, cells, voice, lateness="2s", t2=T2, directory=tmp_path / "out")
     got = run(top)["notices"]
     assert got.sort(got.columns).equals(expected.sort(got.columns))
+
+
+def test_a_file_that_moves_a_cell_while_it_runs_counts_from_its_time_on(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("kpis", "cells", "voice")}
+    columns = {"kpis": KPI, "cells": CELLS, "voice": VOICE}
+
+    def arrive(number: int, **rows: list[tuple[Any, ...]]) -> None:
+        for name, content in rows.items():
+            folders[name].mkdir(exist_ok=True)
+            frame(columns[name], content).write_ndjson(folders[name] / f"{number:04}.jsonl")
+
+    top = flow_control.topology(*folders.values(), follow=True, t2=1000, directory=tmp_path / "out")
+    running = ReferenceRun(top)
+    arrive(
+        1,
+        kpis=[(0, 3, 0.9), (0, 4, 0.9), (3, 3, 0.9)],
+        cells=[(0, 7, 9, 3)],
+        voice=[(1, 1, 600, 7, 9), (3, 1, 0, 7, 9)],
+    )
+    running.drain()
+    arrive(2, cells=[(4, 7, 9, 4)])
+    running.drain()
+    arrive(3, kpis=[(9, 3, 0.9)], voice=[(3.5, 1, 600, 7, 9), (5, 1, 1001, 7, 9), (9, 1, 0, 7, 9)])
+    running.drain()
+    found = running.result()
+    assert found["unknown-cells"].height == 0
+    notices = found["notices"].sort("time").select("time", "bsc", "action", "volume_bytes").rows()
+    assert notices == [
+        (minute(3.5), 3, "limit", 1200),
+        (minute(5), 4, "limit", 1001),
+        (minute(6), 3, "release", 600),
+    ]
 
 
 @pytest.mark.long
