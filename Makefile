@@ -68,6 +68,7 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m penstock.spark.java --install
 	@echo "compiling kernels (once)"
 	@$(BIN)/python -m penstock.engine.warm
+	@$(BIN)/python -m penstock.apps.warm 2>/dev/null
 	@echo "recording the classes of Spark for quicker starts (once)"
 	@$(BIN)/python -m penstock.spark.classes
 	@touch $(STAMP)

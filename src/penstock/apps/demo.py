@@ -49,7 +49,7 @@ STORY = f"""\
 A mobile network: {SUBSCRIBERS:,} subscribers in {CELLS} cells, their packets carried in GTP tunnels.
 Packets are decoded, flows get their application from their first packets, and the control plane says
 whose they are. State is kept per flow, tunnel and subscriber; every packet counts exactly once, through
-crashes too."""
+crashes too. `penstock describe demo` shows the nodes."""
 
 
 def look(directory: Path, python: str) -> str:

@@ -67,7 +67,6 @@ def run_demo(directory: Path, *, seconds: int, rate: int) -> None:
         shutil.rmtree(directory / name, ignore_errors=True)
     topology = demo.topology(directory, seconds=seconds, rate=rate)
     print(demo.STORY, end="\n\n")
-    print(topology.describe(), end="\n\n")
     run_topology(topology, demo.LIVE, directory=directory / "run", until="finished")
     print(f"\n{demo.look(directory, _python())}")
 
