@@ -46,7 +46,7 @@ def _number(data: Column, at: int, end: int) -> int:
         digit = np.int64(data[i]) - 48
         if digit < 0 or digit > 9:
             return NONE
-        value = value * 10 + digit
+        value = value * 10 + int(digit)
     return value
 
 

@@ -14,7 +14,11 @@ from penstock.topology.schema import Schema
 
 _TEXTS = ("host", "user", "method", "path", "query", "protocol", "referrer", "agent", "cookie")
 _NEWLINE, _QUOTE = 10, 34
-_NUMBERS = {"time": pl.Datetime("us"), "status": pl.Int32, "bytes": pl.Int64}
+_NUMBERS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "time": pl.Datetime("us"),
+    "status": pl.Int32,
+    "bytes": pl.Int64,
+}
 
 
 class AccessLogLines(Parser):

@@ -59,6 +59,7 @@ class Trends(ps.Operator):
             ranked = window.with_columns(rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int64))
             emit(_compared(ranked, leading).select(*self.returns))
             leading = ranked
+        assert leading is not None  # what is ready has at least one window
         state[LEADING].drop(np.ones(len(state[LEADING]), np.bool_))
         state[LEADING].append(leading)
 
