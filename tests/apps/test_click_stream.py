@@ -134,6 +134,7 @@ def test_the_totals_that_were_published_of_the_epa_log_come_out() -> None:
     assert totals["requests"].sum() == 47_748
 
 
+@pytest.mark.long
 def test_nothing_of_sessions_that_are_over_is_kept(tmp_path: Path) -> None:
     pages = [_line(n, f"/{n}") for n in range(20)] + [_line(9_000 + 600 * n, f"/late/{n}") for n in range(5)]
     (tmp_path / "a.log").write_text("".join(pages))
@@ -170,7 +171,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], what: s
 
 def test_steps_of_all_patterns_fit_one_number() -> None:
     most = "; ".join(f"/{n} > /{n}" for n in range(32))
-    assert Matches(1, Wanted.of(most)).wanted.bits()[0] == sum(1 << 2 * n for n in range(32))
+    assert Matches(1, 1, Wanted.of(most)).wanted.bits()[0] == sum(1 << 2 * n for n in range(32))
     with pytest.raises(BadArgument):
         Wanted.of(most + "; /more")
 

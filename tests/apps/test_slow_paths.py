@@ -31,6 +31,7 @@ def _expected(pings: pl.DataFrame, loads: pl.DataFrame) -> list[Any]:
     return sorted(found, key=lambda row: row[:3])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cuts", [{}, {"rows_per_epoch": 211, "seed": 2}])
 def test_verdicts_are_those_of_the_truth_however_epochs_are_cut(cuts: dict[str, Any]) -> None:
     expected = _expected(*_generated(SERVERS))
@@ -76,6 +77,7 @@ def test_pings_and_loads_come_from_files_and_what_nobody_read_is_unknown(tmp_pat
     assert got == [("C", 0.95, "busy"), ("B", None, "unknown"), ("C", 0.1, "network")]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)
 def test_usual_round_trips_may_be_those_that_were_measured() -> None:
     matrix = DATA / "latency/PlanetLabData_1.gz"

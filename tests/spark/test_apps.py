@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from penstock import testing
-from penstock.apps import flow_control, smart_pcc
+from penstock.apps import click_stream, flow_control, slow_paths, smart_pcc
 from penstock.apps.smart_pcc import truth
 from penstock.apps.smart_pcc.generated import Network
 from tests.spark.killed_smart_pcc import SMALL
@@ -52,6 +52,46 @@ def test_an_application_gives_what_the_reference_engine_gives(
     assert shown is not None
     newest = expected[live.sink].unique(live.key, keep="last").select(live.columns)
     same_rows(pl.DataFrame(shown.rows).select(live.columns), newest)
+
+
+def a_click_stream(folder: Path) -> Any:
+    (folder / "logs").mkdir()
+    for number in range(3):
+        path = folder / "logs" / f"{number}.log"
+        click_stream.Site(rate=100.0).write_log(path, number * 3_000, 3_000)
+        os.utime(path, (number, number))  # files are taken by their time
+    options: dict[str, Any] = {"window": "20s", "every": "10s", "lateness": "5s", "directory": folder / "out"}
+    return click_stream.topology(folder / "logs", bytes_per_epoch=path.stat().st_size, **options)
+
+
+def a_slow_paths(folder: Path) -> Any:
+    return slow_paths.topology(
+        servers=6, seconds=40, speed=None, rows_per_epoch=500, directory=folder / "out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "rows", "totals", "key"),
+    [
+        (a_click_stream, "trends", "methods", ["method"]),
+        (a_slow_paths, "slow-pings", "paths", ["source", "target"]),
+    ],
+    ids=["click-stream", "slow-paths"],
+)
+def test_tables_of_an_application_are_those_of_the_reference_engine(
+    make: Any, rows: str, totals: str, key: list[str], tmp_path: Path, spark_run: Any,
+    same_rows: Callable[[Any, Any], None],
+) -> None:  # fmt: skip
+    top = make(tmp_path)
+    with spark_run.start(top) as handle:
+        handle.wait()
+        assert len(handle.history()) > 2, "several epochs, so that state is carried over"
+    expected = testing.run(top)
+    assert expected[rows].height > 5
+    same_rows(pl.read_delta(str(tmp_path / "out" / rows)), expected[rows])
+    count = expected[totals].columns[len(key)]  # it only grows: the greatest is the newest
+    got = pl.read_delta(str(tmp_path / "out" / totals))
+    same_rows(*(table.sort(count).unique(key, keep="last") for table in (got, expected[totals])))
 
 
 def test_smart_pcc_killed_in_the_middle_sends_every_signal_once(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from penstock.connect.durations import microseconds
 from penstock.connect.source import Source
 from penstock.control.live_table import LiveTable
 from penstock.errors import BadArgument
+from penstock.operators.windows import TimeWindow
 
 LIVE = LiveTable(
     title="ways through the site, and their rank in the window before",
@@ -63,20 +64,26 @@ def topology(
         raise _wrong("top", top, "1 or more")
     flow = ps.Topology("click-stream")
     source = _source(logs, NEEDED if cookie is None else WITH_COOKIE, lateness, rows, rate, stdin=stdin)
-    limit = (
-        {"rows_per_epoch": rate} if isinstance(source, ps.Generator) else {"bytes_per_epoch": bytes_per_epoch}
+    is_made_up = isinstance(source, ps.Generator)
+    requests = flow.source(
+        "requests",
+        source,
+        rows_per_epoch=rate if is_made_up else None,
+        bytes_per_epoch=None if is_made_up else bytes_per_epoch,
     )
-    requests = flow.source("requests", source, **limit)
     totals = requests.flat_map("by-method", by_method).key_by("method")
     totals.process("totals", MethodTotals(), parallelism=1).sink("methods", ps.Delta(f"{directory}/methods"))
+    sliding = ps.sliding(length=window, every=every)
     visits = requests.flat_map("visits", Visits(cookie, skip))
-    following = visits.key_by("user").process("patterns", _following(length, patterns, away), parallelism=24)
+    following = visits.key_by("user").process(
+        "patterns", _following(length, patterns, away, sliding), parallelism=24
+    )
     following.output("late").sink("late-visits", ps.Delta(f"{directory}/late"))
     counts = following.aggregate(
         "counts",
         by="pattern",
-        window=ps.sliding(length=window, every=every),
-        visits=ps.count(),
+        window=sliding,
+        visits=ps.sum("visits"),
         parallelism=24,
     )
     strongest = counts.flat_map("strongest", Strongest(top))
@@ -107,11 +114,13 @@ def _source(
     )
 
 
-def _following(length: int, patterns: str | None, away: str) -> Following:
+def _following(length: int, patterns: str | None, away: str, window: TimeWindow) -> Following:
     away_us = microseconds(away, where="click-stream", what="away")
     if away_us < 1:
         raise _wrong("away", repr(away), "more than 0")
-    return Sequences(away_us, length) if patterns is None else Matches(away_us, Wanted.of(patterns))
+    if patterns is None:
+        return Sequences(away_us, window.pane_us, length)
+    return Matches(away_us, window.pane_us, Wanted.of(patterns))
 
 
 def _wrong(what: str, got: object, allowed: str) -> BadArgument:

@@ -21,12 +21,20 @@ from penstock.operators.timed_rows import TimedRows
 
 WAITING, USERS, PAGES = "waiting", "users", "pages"
 SEPARATOR = " > "
+PATTERNS: dict[str, pl.DataType | type[pl.DataType]] = {
+    "pattern": pl.String,
+    "time": pl.Datetime("us"),
+    "visits": pl.Int64,
+}
 State = dict[str, Any]
+_SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
 class Following(ps.Operator):
-    """Takes visits (user, time, page), gives patterns (pattern, time) when a user completes one.
+    """Takes visits (user, time, page), gives patterns (pattern, time, visits) that users have completed.
+
+    They are added up per ``pane_us``: what is told of them later has no finer time.
 
     A session ends when its user has been away longer than ``away_us``; loading a page again is no step.
     Visits of the same second count in the order of the log. State: visits from the last punctuation on,
@@ -35,18 +43,19 @@ class Following(ps.Operator):
 
     outputs: ClassVar[Mapping[str, Any]] = {LATE: {}}
     away_us: int
+    pane_us: int
 
     def process(self, batch: pl.DataFrame, state: State, emit: Emit) -> None:
         rows = without_late(batch, "time", state[WAITING].clock, emit)
         if not rows.height:
-            emit(pl.DataFrame(schema={"pattern": pl.String, "time": pl.Datetime("us")}))
+            emit(pl.DataFrame(schema=PATTERNS))
         state[WAITING].append(rows)
 
     def on_punctuation(self, time: dt.datetime, state: State, emit: Emit) -> None:
         clock, before = as_us(time), state[WAITING].clock
         ready, state[WAITING].clock = released(state[WAITING], clock), clock
         if ready is not None:
-            visits = ready[np.argsort(times(ready, "time"), kind="stable")]
+            visits = ready[order_of(times(ready, "time"))]
             users = state[USERS].rows(visits.select("user"))
             patterns = self.follow(visits, times(visits, "time"), users, state)
             if patterns.height:
@@ -59,6 +68,10 @@ class Following(ps.Operator):
     @abstractmethod
     def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State) -> pl.DataFrame:
         """Visits in order → the patterns that they complete. ``users`` are rows of the table of users."""
+
+    def pane(self, at: Column) -> pl.Series:
+        """The beginnings of the panes that times lie in."""
+        return pl.Series("time", at // self.pane_us * self.pane_us).cast(pl.Datetime("us"))
 
     def forget(self, clock: int, state: State) -> None:
         """Let go of users whose session is over."""
@@ -87,14 +100,14 @@ class Sequences(Following):
         found = np.empty((self.length, len(at)), np.int64)
         follow_pages(users, page, readonly(at), self.away_us, table["seen"], last, found)
         complete = found[0] >= 0
-        names = [pl.Series(f"{i}", self._names(pages, row[complete])) for i, row in enumerate(found)]
-        text = pl.DataFrame(names).select(pattern=pl.concat_str(pl.all(), separator=SEPARATOR))
-        return text.with_columns(visits["time"].filter(pl.Series(complete)))
-
-    @staticmethod
-    def _names(pages: ps.KeyedTable, rows: Column) -> pl.Series:
-        used, where = np.unique(rows, return_inverse=True)
-        return pages.frame(used)["page"].gather(where)
+        steps = [pl.Series(f"{i}", row[complete]) for i, row in enumerate(found)]
+        # Counted by number first: most patterns come often, and text is dear.
+        counts = counted(pl.DataFrame([*steps, self.pane(at[complete])]))
+        used, places = np.unique(counts[:, : self.length].to_numpy(), return_inverse=True)
+        names = pages.frame(used)["page"]
+        texts = [names.gather(column).alias(f"{i}") for i, column in enumerate(places.T)]
+        pattern = pl.DataFrame(texts).select(pattern=pl.concat_str(pl.all(), separator=SEPARATOR))
+        return pattern.hstack(counts.select("time", "visits"))
 
     def forget(self, clock: int, state: State) -> None:
         """Users, and pages that no session can still lead through."""
@@ -119,14 +132,29 @@ class Matches(Following):
         found = np.empty(len(at), np.uint64)
         columns = (table["seen"], table["page"], table["places"])
         follow_steps(users, page, readonly(steps), readonly(at), self.away_us, wanted.bits(), *columns, found)
+        time = self.pane(at)
+        hits = [(name, time.filter(pl.Series(found & last != 0))) for name, last in wanted.lasts()]
         made = [
-            pl.DataFrame(
-                {"pattern": pl.repeat(name, int(hit.sum()), eager=True), "time": visits["time"].filter(hit)}
-            )
-            for name, last in wanted.lasts()
-            if (hit := pl.Series(found & last != 0)).any()
+            pl.DataFrame([pl.repeat(name, len(when), eager=True).alias("pattern"), when])
+            for name, when in hits
         ]
-        return pl.concat(made) if made else pl.DataFrame()
+        return counted(pl.concat(made))
+
+
+def counted(completed: pl.DataFrame) -> pl.DataFrame:
+    """One row for equal ones, with their number."""
+    groups = completed.group_by(completed.columns, maintain_order=True)
+    return groups.agg(visits=pl.len().cast(pl.Int64))
+
+
+def order_of(at: Column) -> Column:
+    """The rows in the order of time; equal times as they came. Logs have whole seconds, and few of them."""
+    if not len(at):
+        return at
+    since = at - at.min()
+    if since.max() < _SECOND << 16 and not (since % _SECOND).any():
+        since = (since // _SECOND).astype(np.uint16)  # NumPy sorts these by radix
+    return np.argsort(since, kind="stable")
 
 
 def _older(table: ps.KeyedTable, bound: int) -> Column:

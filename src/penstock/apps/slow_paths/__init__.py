@@ -17,6 +17,7 @@ import penstock as ps
 from penstock.apps.slow_paths.generated import LOADS, PINGS, READINGS_PER_S, START, Servers, check
 from penstock.apps.slow_paths.verdicts import Verdicts
 from penstock.connect.durations import microseconds
+from penstock.connect.source import Source
 from penstock.control.live_table import LiveTable
 from penstock.errors import BadArgument
 
@@ -58,6 +59,7 @@ def topology(
             where="slow-paths", what="the input", got=got, allowed="pings and loads, or neither"
         )
     top = ps.Topology("slow-paths")
+    sources: tuple[Source, Source]
     if pings is None or loads is None:
         matrix = None if latencies is None else str(latencies.absolute())
         sources = _made_up(Servers(servers, matrix), seconds, speed)
