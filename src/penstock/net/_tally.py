@@ -105,9 +105,10 @@ def count_plain(  # noqa: C901 - what the loop adds up must stay in registers, s
     """Walk over the records of a pcap file from state[AT] on and add up the sound TCP and UDP packets.
 
     Places of all other packets are put into ``waiting`` for `count_waiting`, which must follow: with the
-    decoder in this loop there are too few registers for it (21 ns per packet instead of 13). It ends (DONE)
-    where the buffer or the range does, and before anything that `index_pcap` must judge; MORE asks to be
-    called again, FULL to take the rows out before. The arguments are those of `index_pcap`.
+    decoder in the same kernel there are too few registers for the loop (measured side by side on a busy
+    machine: 21 ns per packet, and 12.5 for the loop alone). It ends (DONE) where the buffer or the range
+    does, and before anything that `index_pcap` must judge; MORE asks to be called again, FULL to take the
+    rows out before. The arguments are those of `index_pcap`.
     """
     big = state[s.IS_BIG] == 1
     header, limit, swapped, link_type = form[HEADER_BYTES], form[MOST_BYTES], form[SWAPPED], form[LINK]
