@@ -92,7 +92,7 @@ class _LineReader:
             if rows.height:
                 yield Batch(self._piece.place(block.position), rows)
             # Thrice as fast as bytes.count, which searches for one line break after the other.
-            self._passed += np.count_nonzero(np.frombuffer(block.data, np.uint8) == _NEWLINE)
+            self._passed += int(np.count_nonzero(np.frombuffer(block.data, np.uint8) == _NEWLINE))
 
     def _begin(self) -> tuple[int, Parser | None]:
         """Where the records begin, and their parser."""
