@@ -3,5 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is imported: the tests share the cores
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tell how many random cases the operators on event time went through."""
+    properties = [p for report in terminalreporter.getreports("passed") for p in report.user_properties]
+    counts = [value for name, value in properties if name == "any order"]
+    if counts:
+        cases, chains = (sum(count[i] for count in counts) for i in (0, 1))
+        seeds = ", ".join(str(count[2]) for count in counts)
+        terminalreporter.write_line(f"any order: {cases:,} cases in {chains:,} random chains, seeds {seeds}")

@@ -5,9 +5,11 @@ Written from the paper and the docstrings, not from the operators: no panes, no 
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -38,6 +40,15 @@ def quantile(values: list[int], q: float) -> float | None:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
+def x_of(v: int | None) -> float | None:
+    """A float that does not forgive: added up in another order, the rounded sum is another one."""
+    return None if v is None else (0.1, 1e16, -1e16, 3.3e-5)[v % 4]
+
+
+def _floats(values: list[int]) -> list[float]:
+    return [x for value in values if (x := x_of(value)) is not None]
+
+
 def _at(rows: Rows, end: Callable[..., Any]) -> Any:
     moment = end(row["time"] for row in rows)
     return end((row["v"] for row in rows if row["time"] == moment and row["v"] is not None), default=None)
@@ -49,6 +60,11 @@ FIGURES: dict[str, Callable[[Rows, list[int]], Any]] = {
     "min": lambda rows, values: min(values, default=None),
     "max": lambda rows, values: max(values, default=None),
     "mean": lambda rows, values: sum(values) / len(values) if values else None,
+    "float_sum": lambda rows, values: math.fsum(_floats(values)),
+    "float_mean": lambda rows, values: math.fsum(_floats(values)) / len(values) if values else None,
+    "float_variance": lambda rows, values: (
+        float(statistics.variance(map(Fraction, _floats(values)))) if len(values) > 1 else None
+    ),
     "variance": lambda rows, values: statistics.variance(values) if len(values) > 1 else None,
     "quantile": lambda rows, values: quantile(values, 0.3),
     "distinct": lambda rows, values: len(set(values)),

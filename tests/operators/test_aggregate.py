@@ -135,6 +135,19 @@ def test_algebraic_aggregates_are_combined_in_the_sender() -> None:
     assert run.counters.nodes["counts"]["rows_in"] == 1
 
 
+def test_own_aggregates_that_say_how_to_combine_are_combined_in_the_sender_too() -> None:
+    largest = ps.fold(
+        "v", init=lambda: 0, add=lambda best, rows: max(best, rows["v"].max()), merge=max,
+        result=lambda best: best, returns=int,
+    )  # fmt: skip
+    skewed = [(n / 100, "hot" if n % 2 else f"cold{n % 20}", n) for n in range(1000)]
+    run = started(counting(largest=largest, n=ps.count()), rows(*skewed))
+    epochs(run, 250, 250, 250, 250).drain()
+    assert run.counters.nodes["counts.combine"]["rows_in"] == 1000
+    assert run.counters.nodes["counts"]["rows_in"] == 4 * 11  # epochs × keys, however hot one is
+    assert ("hot", at(0), at(10), 500, 999) in out(run)
+
+
 def test_an_aggregate_that_keeps_every_value_is_not_combined() -> None:
     run = started(counting(middle=ps.quantile("v", 0.5)), rows(*((1, "hot", n) for n in range(11))))
     run.drain()

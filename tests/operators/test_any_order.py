@@ -1,228 +1,32 @@
 """Whatever the order, the interleaving, the cuts, the splits and the repeats: the same rows come out.
 
 Random chains of the operators on event time run on the reference engine and are compared with a plain
-sequential evaluation. ``PENSTOCK_CASES`` says how many cases are run; a failing one is shrunk and printed
-with the seed of its arrivals.
+sequential evaluation. ``PENSTOCK_CASES`` says how many cases are run and ``PENSTOCK_SEED`` which; a failing
+one is shrunk and printed with the seed of its arrivals. ``tests/conftest.py`` prints how many there were.
 """
 
 from __future__ import annotations
 
 import copy
-import datetime as dt
+import itertools
 import os
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
-from tests.operators import event_time_oracle as oracle
-from tests.operators.event_time_oracle import Row, Rows
+from tests.operators.any_order_kit import TOGETHER, Step, cases, chains, check, interleaved, lead, source
+from tests.operators.event_time_oracle import Rows
 
 import penstock as ps
 from penstock.testing import Epoch, ReferenceRun
 
-CASES = int(os.environ.get("PENSTOCK_CASES", "60"))
-pytestmark = [pytest.mark.long, pytest.mark.timeout(120 + CASES)]
-START = dt.datetime(1969, 12, 31, 23, 59, 50)  # so that times lie on both sides of zero
-SECOND = 1_000_000
-COLUMNS = {"time": dt.datetime, "k": int, "v": int}
-OWN = {
-    "init": lambda: 0,
-    "add": lambda total, rows: total + (rows["v"] ** 2).sum(),
-    "result": lambda total: total,
-}
-AGGREGATES: dict[str, Callable[[], Any]] = {
-    "count": ps.count,
-    **{
-        name: lambda name=name: getattr(ps, name)("v")
-        for name in "sum min max mean variance distinct first last".split()
-    },
-    "quantile": lambda: ps.quantile("v", 0.3),
-    "top": lambda: ps.top("v", 2),
-    "fold": lambda: ps.fold("v", **OWN, merge=lambda a, b: a + b, returns=int),
-    "kept_fold": lambda: ps.fold("v", **OWN, returns=int),
-}
-Build = Callable[[ps.Stream, ps.Stream], ps.Stream]
-Believe = Callable[[Rows, Rows], Rows]
-
-
-@dataclass(frozen=True)
-class Step:
-    """An operator on a chain, the same in plain Python, and what becomes of its rows for the next step."""
-
-    told: str
-    build: Build
-    believe: Believe
-    time: str = "time"
-    value: str = "v"
-
-    def __repr__(self) -> str:
-        return self.told
-
-
-rows_of = st.lists(
-    st.tuples(st.integers(0, 20), st.sampled_from([0, 1, 2]), st.sampled_from([0, 1, 2, 3, None])),
-    max_size=14,
-)
-cuts = st.lists(st.builds(Epoch, st.integers(1, 6), st.integers(1, 3)), max_size=5)
-slices = st.integers(1, 3)
-groups = st.sampled_from([["k"], []])
-some_figures = st.lists(st.sampled_from(sorted(AGGREGATES)), min_size=1, max_size=4, unique=True)
-
-
-def made(names: list[str]) -> dict[str, Any]:
-    return {name: AGGREGATES[name]() for name in names}
-
-
-@st.composite
-def aggregates(draw: st.DrawFn, n: int) -> Step:
-    by, names, every = draw(groups), draw(some_figures), draw(st.integers(1, 6))
-    length = every + draw(st.sampled_from([0, 0, 1, 2, 5]))
-    names = sorted({*names, "sum"})
-    late, parallelism = draw(st.sampled_from(["counted", "kept"])), draw(slices) if by else 1
-    window = ps.sliding(length=dt.timedelta(seconds=length), every=dt.timedelta(seconds=every))
-    options = {"by": by, "window": window, "late": late, "parallelism": parallelism}
-    asked = {"by": by, "length": length * SECOND, "every": every * SECOND, "names": names}
-    return Step(
-        f"aggregate({by}, {length}s every {every}s, {names}, {late}, {parallelism})",
-        lambda a, b: a.aggregate(f"aggregate{n}", **options, **made(names)),
-        lambda a, b: oracle.aggregate(a, **asked),
-        time="end", value="sum",
-    )  # fmt: skip
-
-
-@st.composite
-def count_windows(draw: st.DrawFn, n: int) -> Step:
-    by, names, every = draw(groups), sorted({*draw(some_figures), "sum"}), draw(st.integers(1, 3))
-    length, parallelism = every + draw(st.integers(0, 2)), draw(slices) if by else 1
-    window = ps.count_window(length, every=every)
-    return Step(
-        f"count_window({by}, {length} every {every}, {names}, {parallelism})",
-        lambda a, b: a.aggregate(f"count{n}", by=by, window=window, parallelism=parallelism, **made(names)),
-        lambda a, b: oracle.count_aggregate(a, by=by, length=length, every=every, names=names),
-        time="end", value="sum",
-    )  # fmt: skip
-
-
-@st.composite
-def joins(draw: st.DrawFn, n: int) -> Step:
-    within, how, parallelism = (
-        draw(st.integers(0, 5)),
-        draw(st.sampled_from(["inner", "left", "outer"])),
-        draw(slices),
-    )
-    predicate = draw(
-        st.sampled_from([None, pl.col("v") != pl.col("v_right"), lambda df: df["v"] != df["v_right"]])
-    )
-
-    def matches(pair: Row) -> bool:
-        known = pair["v"] is not None and pair["v_right"] is not None
-        return predicate is None or (known and pair["v"] != pair["v_right"])
-
-    options = {"how": how, "predicate": predicate, "parallelism": parallelism}
-    return Step(
-        f"join({within}s, {how}, {predicate}, {parallelism})",
-        lambda a, b: a.join(f"join{n}", b, on="k", within=dt.timedelta(seconds=within), **options),
-        lambda a, b: oracle.join(a, b, within=within * SECOND, how=how, matches=matches),
-    )
-
-
-@st.composite
-def dedupes(draw: st.DrawFn, n: int) -> Step:
-    by, within, parallelism = (
-        draw(st.sampled_from([["k"], ["v"], ["k", "v"]])),
-        draw(st.integers(0, 8)),
-        draw(slices),
-    )
-    return Step(
-        f"dedupe({by}, {within}s, {parallelism})",
-        lambda a, b: a.dedupe(f"dedupe{n}", by, within=dt.timedelta(seconds=within), parallelism=parallelism),
-        lambda a, b: oracle.dedupe(a, by=by, within=within * SECOND),
-    )
-
-
-@st.composite
-def tops(draw: st.DrawFn, n: int) -> Step:
-    k, group = draw(st.integers(1, 3)), draw(st.sampled_from([["k"], [], ["time"], ["k", "time"]]))
-    parallelism = draw(slices) if group else 1
-    return Step(
-        f"top_k({k}, {group}, {parallelism})",
-        lambda a, b: a.top_k(f"top{n}", k, by="v", group=group, parallelism=parallelism),
-        lambda a, b: oracle.top_k(a, k=k, group=group),
-        value="rank",
-    )
-
-
-def orders(n: int) -> st.SearchStrategy[Step]:
-    step = Step(
-        "restore_order", lambda a, b: a.restore_order(f"order{n}"), lambda a, b: sorted(a, key=oracle.order)
-    )
-    return st.just(step)
-
-
-def unions(n: int) -> st.SearchStrategy[Step]:
-    return st.just(Step("union", lambda a, b: a.union(f"union{n}", b), lambda a, b: a + b))
-
-
-def filters(n: int) -> st.SearchStrategy[Step]:
-    keep = lambda a, b: [row for row in a if row["v"] not in (1, None)]  # noqa: E731
-    return st.just(Step("filter", lambda a, b: a.filter(f"filter{n}", pl.col("v") != 1), keep))
-
-
-STEPS = (aggregates, aggregates, count_windows, joins, joins, dedupes, tops, orders, unions, filters)
-
-
-@st.composite
-def chains(draw: st.DrawFn) -> list[Step]:
-    kinds = draw(st.lists(st.sampled_from(STEPS), min_size=1, max_size=3))
-    return [draw(kind(n)) for n, kind in enumerate(kinds)]
-
-
-def source(arrivals: Rows) -> ps.Generator:
-    """A source that gives rows in this order and keeps its promise: nothing below the least time to come."""
-    moments = [row["time"] for row in arrivals]
-    frame = pl.DataFrame(arrivals, schema={"time": pl.Int64, "k": pl.Int64, "v": pl.Int64})
-    frame = frame.with_columns(pl.col("time").cast(pl.Datetime("us")))
-    return ps.Generator(
-        lambda first, count: frame[first : first + count],
-        schema=COLUMNS, rows=len(arrivals), time="time", time_of=lambda n: min(moments[n:]),
-    )  # fmt: skip
-
-
-def as_rows(drawn: list[tuple[int, int, int | None]]) -> Rows:
-    zero = (START - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
-    return [{"time": zero + second * SECOND, "k": k, "v": v} for second, k, v in drawn]
-
-
-def plain(df: pl.DataFrame, step: Step) -> pl.DataFrame:
-    """The rows of a step as rows that the next one takes."""
-    k = pl.col("k") if "k" in df.columns else pl.lit(0, pl.Int64).alias("k")
-    return df.select(pl.col(step.time).alias("time"), k, pl.col(step.value).cast(pl.Int64).alias("v"))
-
-
-def believed(chain: list[Step], a: Rows, b: Rows) -> Rows:
-    for n, step in enumerate(chain):
-        a = step.believe(a, b)
-        if n + 1 < len(chain):
-            a = [{"time": row[step.time], "k": row.get("k", 0), "v": row[step.value]} for row in a]
-    return a
-
-
-def topology(chain: list[Step], a: Rows, b: Rows) -> ps.Topology:
-    top = ps.Topology("any-order")
-    stream, other = top.source("a", source(a)), top.source("b", source(b))
-    for n, step in enumerate(chain):
-        stream = step.build(stream, other)
-        for late in [name for name in top.graph[stream.node].spec.output_names() if name != "out"]:
-            stream.output(late).sink(f"{late}-{n}", ps.Collect())
-        if n + 1 < len(chain):
-            stream = stream.map(f"plain{n}", lambda df, step=step: plain(df, step))
-    other.sink("unused", ps.Collect())
-    return stream.sink("out", ps.Collect())
+CASES = int(os.environ.get("PENSTOCK_CASES", "20000"))
+SEED = int(os.environ.get("PENSTOCK_SEED", "4"))
+SHARDS = 8
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120 + CASES // 20)]
+cuts = st.lists(st.builds(Epoch, st.integers(1, 120), st.integers(1, 3)), max_size=4)
 
 
 def step_and_repeat(run: ReferenceRun, cut: Epoch | None, *, fails: bool) -> bool:
@@ -235,38 +39,44 @@ def step_and_repeat(run: ReferenceRun, cut: Epoch | None, *, fails: bool) -> boo
     return run.step(cut)
 
 
-def contents(rows: Rows) -> Counter[Any]:
-    """The rows as a multiset; floats to nine digits."""
-
-    def value(x: Any) -> Any:
-        return tuple(x) if isinstance(x, list) else round(x, 9) if isinstance(x, float) else x
-
-    return Counter(tuple(sorted((name, value(x)) for name, x in row.items())) for row in rows)
-
-
-def got(df: pl.DataFrame) -> Rows:
-    return df.with_columns(pl.col(pl.Datetime).cast(pl.Int64)).to_dicts()
-
-
-@settings(
-    max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
-@given(
-    chain=chains(), a=rows_of, b=rows_of, cut=cuts, rest=st.integers(1, 9), seed=st.integers(0, 10**6),
-    keep=st.booleans(), failing=st.sets(st.integers(0, 6), max_size=2),
-)  # fmt: skip
+@pytest.mark.parametrize("shard", range(SHARDS))
 def test_the_rows_are_those_of_a_sequential_evaluation(
-    chain: list[Step], a: Any, b: Any, cut: list[Epoch], rest: int, seed: int, keep: bool, failing: set[int]
+    shard: int, record_property: Callable[[str, object], None]
 ) -> None:
-    a, b = as_rows(a), as_rows(b)
-    note(f"seed {seed}, chain {chain}")
-    run = ReferenceRun(topology(chain, a, b), seed=seed, keep_decoded=keep)
-    epochs = 0
-    while step_and_repeat(run, cut[epochs] if epochs < len(cut) else Epoch(rest), fails=epochs in failing):
-        epochs += 1
-    results = run.result()
-    out = got(results.pop("out"))
-    assert contents(out) == contents(believed(chain, a, b))
-    if chain[-1].told == "restore_order":
-        assert oracle.is_ordered(out)
-    assert not any(rows.height for name, rows in results.items() if name.startswith("late"))
+    chains_run = 0
+
+    @settings(
+        max_examples=-(-CASES // SHARDS // TOGETHER), deadline=None, database=None,
+        suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink], print_blob=True,
+    )  # fmt: skip
+    @seed(SEED * SHARDS + shard)
+    @given(
+        chain=chains(), inputs=cases, cut=cuts, rest=st.integers(15, 200), arrivals=st.integers(0, 10**6),
+        keep=st.booleans(), failing=st.sets(st.integers(0, 3), max_size=2),
+    )  # fmt: skip
+    def run_cases(
+        chain: list[Step], inputs: Any, cut: list[Epoch], rest: int, arrivals: int, keep: bool,
+        failing: set[int],
+    ) -> None:  # fmt: skip
+        nonlocal chains_run
+        chains_run += 1
+        note(f"PENSTOCK_SEED={SEED}, shard {shard}, arrivals {arrivals}, chain {chain}")
+        sides = [interleaved([case[side] for case in inputs], arrivals + side) for side in (0, 1)]
+        run = ReferenceRun(topology(chain, *sides), seed=arrivals, keep_decoded=keep)
+        for epoch, size in enumerate([*cut, *itertools.repeat(Epoch(rest), 1000)]):
+            if not step_and_repeat(run, size, fails=epoch in failing):
+                break
+        results = run.result()
+        check(chain, inputs, results["out-0"])
+        assert not any(rows.height for name, rows in results.items() if name.startswith("late"))
+
+    run_cases()
+    record_property("any order", (chains_run * TOGETHER, chains_run, SEED * SHARDS + shard))
+
+
+def topology(chain: list[Step], a: Rows, b: Rows) -> ps.Topology:
+    top = ps.Topology("any-order")
+    left, right = top.source("a", source(a)), top.source("b", source(b))
+    lead(top, chain, left, right)
+    right.sink("unused", ps.Collect())
+    return top

@@ -101,7 +101,10 @@ def _marks(rows: pl.DataFrame) -> npt.NDArray[np.int64]:
         pl.col("key") * start * pl.col("count"),
         pl.col("key") * pl.col("total"),
     ]
-    return rows.select(mark.sum().alias(str(n)) for n, mark in enumerate(marks)).to_numpy()[0]
+    found: npt.NDArray[np.int64] = rows.select(
+        mark.sum().alias(str(n)) for n, mark in enumerate(marks)
+    ).to_numpy()[0]
+    return found
 
 
 def _spark_sql(directory: Path) -> float:

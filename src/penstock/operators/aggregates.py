@@ -35,6 +35,18 @@ class Aggregate(ABC):
     def merge(self, part: Parts) -> Parts:
         """The parts of all, from the parts of some."""
 
+    def settle(self, part: Parts) -> Parts:
+        """Parts that need more than Polars can do per group, from what ``parts`` gave, row by row."""
+        return {}
+
+    def settle_merged(self, part: Parts) -> Parts:
+        """The same from what ``merge`` gave."""
+        return {}
+
+    def exact(self) -> Aggregate:
+        """What takes its place for a column of floats, so that their order does not show."""
+        return self
+
     @abstractmethod
     def result(self, part: Parts) -> pl.Expr:
         """The figure."""
@@ -67,6 +79,11 @@ class Sum(_Plain):
 
     def one(self, values: pl.Expr) -> pl.Expr:
         return values.sum()
+
+    def exact(self) -> Aggregate:
+        from penstock.operators.exact import ExactSum
+
+        return ExactSum(self.column)
 
 
 class Min(_Plain):
@@ -117,31 +134,10 @@ class Mean(Aggregate):
     def result(self, part: Parts) -> pl.Expr:
         return pl.when(part["count"] > 0).then(part["sum"] / part["count"])
 
+    def exact(self) -> Aggregate:
+        from penstock.operators.exact import ExactMean
 
-@dataclass(frozen=True)
-class Variance(Aggregate):
-    """See ``variance``. Parts are merged by Chan's formula, which loses no digits far from zero."""
-
-    column: str
-    ddof: int
-
-    def parts(self, time: pl.Expr) -> Parts:
-        values = pl.col(self.column).cast(pl.Float64)
-        squares = ((values - values.mean()) ** 2).sum()
-        return {
-            "count": values.count().cast(pl.Int64),
-            "mean": values.mean().fill_null(0.0),
-            "squares": squares,
-        }
-
-    def merge(self, part: Parts) -> Parts:
-        total = part["count"].sum()
-        mean = (part["mean"] * part["count"]).sum() / pl.when(total > 0).then(total).otherwise(1)
-        apart = (part["count"] * (part["mean"] - mean) ** 2).sum()
-        return {"count": total, "mean": mean, "squares": part["squares"].sum() + apart}
-
-    def result(self, part: Parts) -> pl.Expr:
-        return pl.when(part["count"] > self.ddof).then(part["squares"] / (part["count"] - self.ddof))
+        return ExactMean(self.column)
 
 
 @dataclass(frozen=True)
@@ -228,7 +224,7 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:
-    """The sum of a column. Integers are exact; of floats the last digit may differ with the order."""
+    """The sum of a column. Integers are exact; floats are added up exactly and rounded once."""
     return Sum(column)
 
 
@@ -243,12 +239,14 @@ def max(column: str) -> Aggregate:
 
 
 def mean(column: str) -> Aggregate:
-    """The mean of a column; null if no event has a value."""
+    """The mean of a column, from its exact sum; null if no event has a value."""
     return Mean(column)
 
 
 def variance(column: str, *, ddof: int = 1) -> Aggregate:
     """The variance of a column: of a sample, or of everything with ``ddof=0``."""
+    from penstock.operators.exact import Variance
+
     return Variance(column, ddof)
 
 

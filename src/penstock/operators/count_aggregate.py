@@ -78,5 +78,7 @@ class CountAggregate(Operator):
         )
         ends = [pl.col(self.time).min().alias(START), pl.col(self.time).max().alias(END)]
         keys = [*self.figures.by, _WINDOW]
-        made = spread.group_by(keys, maintain_order=True).agg(*ends, *self.figures.parts(self.time))
-        return made.select(*self.figures.by, START, END, *self.figures.results(self.time))
+        figures = self.figures.on(rows.schema)
+        made = spread.group_by(keys, maintain_order=True).agg(*ends, *figures.parts(self.time))
+        made = made.with_columns(figures.settled(self.time, merged=False))
+        return made.select(*figures.by, START, END, *figures.results(self.time))

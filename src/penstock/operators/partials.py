@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ import polars as pl
 from penstock.errors import BadArgument
 from penstock.operators.aggregates import Aggregate, Parts
 from penstock.operators.event_time import NEVER, as_timestamps, times
+from penstock.operators.exact import EXACT
 from penstock.operators.windows import TimeWindow
 
 START, END, EVENTS = "start", "end", "events"
@@ -51,18 +52,33 @@ class Figures:
         narrow = [name for name in summed if name in rows.columns and _is_narrow(rows.schema[name])]
         return rows.with_columns(pl.col(narrow).cast(pl.Int64)) if narrow else rows
 
+    def on(self, schema: Mapping[str, pl.DataType]) -> Figures:
+        """The same for these events or partials: floats are added up in another way than integers."""
+        return replace(
+            self, aggregates=tuple((name, _suited(name, a, schema)) for name, a in self.aggregates)
+        )
+
     def parts(self, time: str) -> list[pl.Expr]:
-        """Events of a group → parts."""
+        """Events of a group → parts, to be settled."""
         made = [pl.len().cast(pl.Int64).alias(EVENTS)]
         for name, aggregate in self.aggregates:
             made += [e.alias(f"{name}.{part}") for part, e in aggregate.parts(pl.col(time)).items()]
         return made
 
     def merged(self, time: str) -> list[pl.Expr]:
-        """Parts of a group → parts of it."""
+        """Parts of a group → parts of it, to be settled."""
         made = [pl.col(EVENTS).sum()]
         for name, aggregate in self.aggregates:
             parts = aggregate.merge(self._columns(name, aggregate, time))
+            made += [e.alias(f"{name}.{part}") for part, e in parts.items()]
+        return made
+
+    def settled(self, time: str, *, merged: bool) -> list[pl.Expr]:
+        """What is left to be done when the parts of each group are together."""
+        made = []
+        for name, aggregate in self.aggregates:
+            settle = aggregate.settle_merged if merged else aggregate.settle
+            parts = settle(self._columns(name, aggregate, time))
             made += [e.alias(f"{name}.{part}") for part, e in parts.items()]
         return made
 
@@ -87,21 +103,25 @@ class Combine:
         """Events → partials: the group, ``start`` of the pane (null: an event without time), parts."""
         events = times(batch, self.time)
         panes = np.where(events == NEVER, NEVER, self.window.pane(events))
-        rows = self.figures.widened(batch)
-        made = grouped(rows, panes, self.figures.by, self.figures.parts(self.time))
-        return made.select(*self.figures.by, START, pl.exclude(*self.figures.by, START))
+        rows, figures = self.figures.widened(batch), self.figures.on(batch.schema)
+        made = grouped(rows, panes, figures.by, figures.parts(self.time))
+        made = made.with_columns(figures.settled(self.time, merged=False))
+        return made.select(*figures.by, START, pl.exclude(*figures.by, START))
 
     def merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Partials with several rows for a group and pane → one row for each."""
-        starts = times(partials, START)
-        made = grouped(partials.drop(START), starts, self.figures.by, self.figures.merged(self.time))
-        return made.select(partials.columns)
+        return self._merged(partials, times(partials, START)).select(partials.columns)
 
     def finish(self, partials: pl.DataFrame, starts: np.ndarray) -> pl.DataFrame:
         """Partials of the windows that begin at ``starts`` → the figures of each group and window."""
-        made = grouped(partials.drop(START), starts, self.figures.by, self.figures.merged(self.time))
+        made, figures = self._merged(partials, starts), self.figures.on(partials.schema)
         end = (pl.col(START) + pl.duration(microseconds=self.window.length_us)).alias(END)
-        return made.select(*self.figures.by, START, end, *self.figures.results(self.time))
+        return made.select(*figures.by, START, end, *figures.results(self.time))
+
+    def _merged(self, partials: pl.DataFrame, starts: np.ndarray) -> pl.DataFrame:
+        figures = self.figures.on(partials.schema)
+        made = grouped(partials.drop(START), starts, figures.by, figures.merged(self.time))
+        return made.with_columns(figures.settled(self.time, merged=True))
 
 
 def grouped(rows: pl.DataFrame, starts: np.ndarray, by: Sequence[str], parts: list[pl.Expr]) -> pl.DataFrame:
@@ -119,6 +139,14 @@ def grouped(rows: pl.DataFrame, starts: np.ndarray, by: Sequence[str], parts: li
         groups = some.group_by(by, maintain_order=True).agg(parts)
         made.append(groups.with_columns(as_timestamps(np.full(groups.height, start), START)))
     return pl.concat(made)
+
+
+def _suited(name: str, aggregate: Aggregate, schema: Mapping[str, pl.DataType]) -> Aggregate:
+    if not aggregate.sums:
+        return aggregate
+    column = schema.get(getattr(aggregate, aggregate.sums))
+    is_float = column is not None and column.is_float()
+    return aggregate.exact() if is_float or f"{name}.{EXACT}" in schema else aggregate
 
 
 def _is_narrow(dtype: pl.DataType) -> bool:
