@@ -23,7 +23,7 @@ demo: $(STAMP) ## a live topology on generated data, about a minute
 
 test: $(STAMP) ## every test, with Spark
 	@$(PYTEST) -q -n 2 -m 'not spark'
-	@$(PYTEST) -q -m 'spark and not chaos'
+	@$(PYTEST) -q -n 2 --dist worksteal -m 'spark and not chaos'
 
 test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds
 	@$(PYTEST) -q -n 2 -m 'not spark and not long' --ignore-glob="*/net" --ignore-glob="*/spark" --ignore=tests/docs --ignore=tests/fuzz

@@ -94,6 +94,7 @@ def test_tables_of_an_application_are_those_of_the_reference_engine(
     same_rows(*(table.sort(count).unique(key, keep="last") for table in (got, expected[totals])))
 
 
+@pytest.mark.chaos
 def test_smart_pcc_killed_in_the_middle_sends_every_signal_once(tmp_path: Path) -> None:
     command = [sys.executable, str(KILLED), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

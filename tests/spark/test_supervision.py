@@ -51,6 +51,7 @@ def test_a_killed_driver_and_a_killing_record_cost_one_record(tmp_path: Path) ->
     assert said.count("incident at epoch") == 2
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(400)
 def test_a_killing_record_that_may_not_be_put_aside_is_named(tmp_path: Path) -> None:
     with (
