@@ -16,6 +16,7 @@ from penstock.control.restarting import RestartPolicy
 from penstock.control.run_directory import RunDirectory
 from penstock.control.supervisor import SupervisedRun
 from penstock.errors import Fenced, OperatorFailed
+from penstock.spark.driver import Driver
 from penstock.spark.options import RunOptions
 from penstock.spark.outlet import OutletWriter
 from tests.spark import brittle
@@ -69,3 +70,15 @@ def test_a_runner_whose_term_is_over_is_refused_at_its_next_commit(tmp_path: Pat
     with pytest.raises(Fenced, match=f"term {newer}, this one has {older}"):
         OutletWriter(str(tmp_path), "run", older).commit([], 0)
     OutletWriter(str(tmp_path), "run", newer).commit([], 0)
+
+
+def test_a_wish_to_end_that_is_repeated_ends_nothing_else() -> None:
+    """Signals come again while the first is dealt with; nothing there may wait for itself."""
+    driver = Driver(Request(brittle.topology(Path()), Path(), RunOptions(), RestartPolicy()))
+    before = signal.signal(signal.SIGTERM, driver.end)
+    try:
+        for _ in range(1_000):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert driver._ends_within(60.0)

@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -39,12 +38,15 @@ class Driver:
     """Keeps one topology running in this process."""
 
     request: Request
-    _ending: threading.Event = field(default_factory=threading.Event)
+    _ending: bool = False
     _stopped_since: dict[int, float] = field(default_factory=dict)
 
     def end(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
-        """The supervisor's wish: end at the next epoch boundary."""
-        self._ending.set()
+        """The supervisor's wish: end at the next epoch boundary.
+
+        A flag and no Event: the signal may come again while this runs, and a lock would wait for itself.
+        """
+        self._ending = True
 
     def wait_for_turn(self, folder: Path) -> bool:
         """If it is a spare one: get Spark ready and wait until it is needed; False if it never is."""
@@ -52,7 +54,7 @@ class Driver:
             warm_up(self.request.options)
             (folder / READY).touch()
         while not (folder / GO).exists():
-            if self._ending.wait(_LOOK_EVERY_S / 4):
+            if self._ends_within(_LOOK_EVERY_S / 4):
                 return False
         return True
 
@@ -74,10 +76,17 @@ class Driver:
 
     def _watch(self, handle: Handle) -> None:
         while not handle.poll(_LOOK_EVERY_S):
-            if self._ending.is_set():
+            if self._ending:
                 handle.stop()
                 return
             self._end_stopped_workers()
+
+    def _ends_within(self, seconds: float) -> bool:
+        """Wait, and tell whether the supervisor has asked to end meanwhile."""
+        until = time.monotonic() + seconds
+        while not self._ending and time.monotonic() < until:
+            time.sleep(min(_LOOK_EVERY_S / 4, seconds))
+        return self._ending
 
     def _tell_change(self, handle: Handle) -> None:
         if handle.adopted and handle.adopted.version > 1:
@@ -93,8 +102,7 @@ class Driver:
         if incident.kind != "final":  # the directory may be another runner's
             add_incident(directory.incidents, replace(incident, action=decision.action))
         if decision.wait_s is not None:
-            self._ending.wait(decision.wait_s)
-            return Answer() if self._ending.is_set() else None
+            return Answer() if self._ends_within(decision.wait_s) else None
         if isinstance(error, PenstockError) and incident.kind in ("final", "code"):
             return Answer(error=error)
         topology = self.request.topology.name
