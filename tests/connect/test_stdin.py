@@ -89,6 +89,30 @@ def test_a_line_is_read_when_it_is_whole_and_at_the_end_as_it_is(tmp_path: Path)
     assert planner.finished(planner.latest(planner.initial(), Limit()))
 
 
+def test_an_epoch_that_was_planned_before_the_end_is_not_the_last(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    planner = Stdin(format="text").planner(tmp_path)
+    with Spooler(tmp_path, reading):
+        os.write(writing, b"all of it\n")
+        _until(lambda: bool(planner.backlog(planner.initial()).bytes == 10))
+        planned = planner.latest(planner.initial(), Limit())
+        os.close(writing)
+        _until(lambda: ended(tmp_path))
+    os.close(reading)
+    assert not planner.finished(planned), "its punctuation was another one than that of the end"
+    assert planner.finished(planner.latest(planned, Limit()))
+
+
+def test_a_segment_that_is_gone_is_told(tmp_path: Path) -> None:
+    _spool(tmp_path, DATA, 3000)
+    planner = Stdin(format="text").planner(tmp_path)
+    end = planner.latest(planner.initial(), Limit())
+    (tmp_path / "000000000001.lines").unlink()
+    with pytest.raises(SourceUnavailable) as caught:
+        planner.splits(planner.initial(), end, 2)
+    assert caught.value.parameters["where"].endswith("000000000001.lines")
+
+
 def test_a_spooler_that_is_followed_by_another_loses_nothing_of_a_pipe_that_stays_open(
     tmp_path: Path,
 ) -> None:

@@ -19,7 +19,10 @@ _MIN_SPLIT_BYTES = 256 << 10
 
 
 class SpoolPlanner(SourcePlanner):
-    """An offset is the number of a segment and a place in it, always after a whole line."""
+    """An offset is the number of a segment, a place in it after a whole line, and whether that is the end.
+
+    The end is part of the offset: whether it has come changes while an epoch is planned.
+    """
 
     def __init__(self, lines: Files, folder: Path) -> None:
         self._lines = lines
@@ -27,16 +30,18 @@ class SpoolPlanner(SourcePlanner):
         self._committed = 0
 
     def initial(self) -> Offset:
-        return {"segment": 0, "position": 0}
+        return {"segment": 0, "position": 0, "ended": False}
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         self._raise_failure()
+        has_ended = ended(self._folder)  # asked first: what is there then is all of it
+        end = self._reach(start, limit, segments(self._folder), has_ended=has_ended)
+        return {**end, "ended": has_ended and not self.backlog(end).bytes}
+
+    def _reach(self, start: Offset, limit: Limit, there: dict[int, Path], *, has_ended: bool) -> Offset:
+        """How far the limit allows to read."""
         number, position = start["segment"], start["position"]
         rows, most_bytes, is_first = limit.rows, limit.bytes, True
-        has_ended, there = (
-            ended(self._folder),
-            segments(self._folder),
-        )  # in this order: all of it is there then
         while number in there and (rows is None or rows > 0) and (most_bytes is None or most_bytes > 0):
             path, end = str(there[number]), self._end(there, number, position, has_ended=has_ended)
             cut = cut_lines(path, position, end, rows, most_bytes)
@@ -55,10 +60,12 @@ class SpoolPlanner(SourcePlanner):
         spans = []
         for number in range(start["segment"], end["segment"] + 1):
             begin = start["position"] if number == start["segment"] else 0
-            if number not in there:
-                continue  # the end is where the next segment will begin
-            path = str(there[number])
             stop = end["position"]
+            if number not in there:
+                if number == end["segment"] and stop == begin:
+                    continue
+                raise _gone(self._folder / f"{number:012d}.lines")
+            path = str(there[number])
             if number < end["segment"]:
                 stop = line_end_before(path, begin, there[number].stat().st_size)
             spans += [(number, path, begin, stop)] if begin < stop else []
@@ -91,7 +98,7 @@ class SpoolPlanner(SourcePlanner):
         return None if observed is None else observed - self._lines.lateness_us
 
     def finished(self, offset: Offset) -> bool:
-        return ended(self._folder) and not self.backlog(offset).bytes
+        return bool(offset["ended"])
 
     def _end(self, there: dict[int, Path], number: int, position: int, *, has_ended: bool) -> int:
         """How far a segment can be read: to its last whole line, or to its end if nothing follows."""
@@ -106,6 +113,12 @@ class SpoolPlanner(SourcePlanner):
             what, step = failure.read_text(), "mend it and run again: what is in the spool is kept"
             failure.unlink()
             raise SourceUnavailable(source="stdin", what=what, where=str(self._folder), next_step=step)
+
+
+def _gone(segment: Path) -> SourceUnavailable:
+    step = "restore it and run again: the epoch is repeated"
+    what = "a segment of the spool is gone"
+    return SourceUnavailable(source="stdin", what=what, where=str(segment), next_step=step)
 
 
 def _divided(number: int, path: str, begin: int, stop: int, share: int) -> list[Piece]:
