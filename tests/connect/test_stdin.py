@@ -107,10 +107,10 @@ def test_a_segment_that_is_gone_is_told(tmp_path: Path) -> None:
     _spool(tmp_path, DATA, 3000)
     planner = Stdin(format="text").planner(tmp_path)
     end = planner.latest(planner.initial(), Limit())
-    (tmp_path / "000000000001.lines").unlink()
+    (tmp_path / "000000000000.lines").unlink()
     with pytest.raises(SourceUnavailable) as caught:
         planner.splits(planner.initial(), end, 2)
-    assert caught.value.parameters["where"].endswith("000000000001.lines")
+    assert caught.value.parameters["where"].endswith("000000000000.lines")
 
 
 def test_a_spooler_that_is_followed_by_another_loses_nothing_of_a_pipe_that_stays_open(
