@@ -26,7 +26,7 @@ test: $(STAMP) ## every test, with Spark
 	@$(PYTEST) -q -n 2 --dist worksteal -m 'spark and not chaos'
 
 test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds
-	@$(PYTEST) -q -n 2 -m 'not spark and not long' --ignore-glob="*/net" --ignore-glob="*/spark" --ignore=tests/docs --ignore=tests/fuzz
+	@$(PYTEST) -q -n 2 -m 'not spark and not long' --ignore-glob="*/net" --ignore-glob="*/spark" --ignore=tests/apps --ignore=tests/docs --ignore=tests/fuzz
 
 fuzz: $(STAMP) ## mutated captures through all decoders (INPUTS=1000000, SECONDS=, GUIDED=60, SEED=1)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'

@@ -102,6 +102,7 @@ def test_a_malformed_line_is_rejected_with_a_reason_and_its_neighbours_stay(line
     assert bad[0][2]
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from([*COMBINED.encode(), 10, 92, 255]), max_size=300).map(bytes))
 def test_no_bytes_make_it_fail_and_every_line_is_accounted_for(data: bytes) -> None:
@@ -116,6 +117,7 @@ _REGEX = re.compile(
 )
 
 
+@pytest.mark.long
 @needs_data
 def test_real_logs_give_what_a_regular_expression_gives() -> None:
     data = (DATA / "weblogs/elastic/apache_logs").read_bytes()
@@ -130,6 +132,7 @@ def test_real_logs_give_what_a_regular_expression_gives() -> None:
     assert rows["time"].to_list() == [moment.astimezone(dt.UTC).replace(tzinfo=None) for moment in moments]
 
 
+@pytest.mark.long
 def test_a_log_keeps_to_the_contract_of_sources_and_bad_lines_have_a_number(tmp_path: Path) -> None:
     text = "".join(f"{COMBINED}\n" if n % 7 else "nonsense\n" for n in range(100)).encode()
     (tmp_path / "in").mkdir()

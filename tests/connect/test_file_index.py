@@ -12,6 +12,7 @@ from penstock.errors import RunDirectoryBroken
 ENTRIES = [FileEntry("a\tb.csv", 10, 11, 12), FileEntry("ü.csv", 20, 21, 22)]
 
 
+@pytest.mark.long
 def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
     log = tmp_path / "files.jsonl"
     FileIndex(log).append(ENTRIES)

@@ -60,6 +60,7 @@ def _zstd(data: bytes) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.long
 def test_json_lines_conform(tmp_path: Path) -> None:
     _put(tmp_path / "in", "b.jsonl", _lines(40), age=2)
     _put(tmp_path / "in", "a.jsonl", _lines(20, 40) + b'{"n": "x"}\n\n{"n": 60, "s": null}', age=1)
@@ -67,6 +68,7 @@ def test_json_lines_conform(tmp_path: Path) -> None:
     assert rows["n"].to_list() == list(range(61))
 
 
+@pytest.mark.long
 def test_csv_conforms(tmp_path: Path) -> None:
     body = "".join(f'{n},"t, {n}",x\r\n' for n in range(25))
     _put(tmp_path / "in", "a.csv", b"\xef\xbb\xbfn,s,other\r\n" + body.encode() + b"bad\r\n", age=1)
@@ -82,6 +84,7 @@ def test_text_conforms(tmp_path: Path) -> None:
     assert rows["line"].to_list() == ["eins", "", "zwei ü", "drei"]
 
 
+@pytest.mark.long
 def test_parquet_conforms(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     frame = pl.DataFrame({"n": range(50), "s": [f"text {n}" for n in range(50)], "other": [None] * 50})
@@ -374,6 +377,7 @@ _RECORDS = st.lists(
 )
 
 
+@pytest.mark.long
 @QUICK
 @given(records=_RECORDS, cut=st.integers(1, 9), parallelism=st.integers(1, 6))
 def test_how_json_is_cut_never_changes_what_is_read(
@@ -382,6 +386,7 @@ def test_how_json_is_cut_never_changes_what_is_read(
     _compare_cuts(b"\n".join(records), "jsonl", cut, parallelism, tmp_path_factory.mktemp("cuts"))
 
 
+@pytest.mark.long
 @QUICK
 @given(
     text=st.lists(

@@ -56,6 +56,7 @@ def test_everything_that_was_piped_in_is_read_whatever_the_segments(
     assert (len(segments(tmp_path)) > 1) == (segment_bytes < len(DATA))
 
 
+@pytest.mark.long
 def test_it_keeps_to_the_contract_of_sources(tmp_path: Path) -> None:
     folder = tmp_path / "spool"
     _spool(folder, DATA, 3000)

@@ -73,6 +73,7 @@ def test_a_directory_of_the_format_before_is_sealed_and_goes_on(directory: RunDi
         assert directory.read_observed() == {"a": 7}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["run.json", "current", "fabric.json", "observed.json"])
 def test_every_flipped_bit_and_every_cut_of_a_small_file_is_found(directory: RunDirectory, name: str) -> None:
     directory.make_current(12)
@@ -109,6 +110,7 @@ def test_a_checkpoint_without_a_card_is_not_taken_over(tmp_path: Path) -> None:
         RunDirectory(tmp_path).open("shop")
 
 
+@pytest.mark.long
 def test_another_process_finds_the_lock_and_who_holds_it(directory: RunDirectory) -> None:
     import os
 
@@ -134,6 +136,7 @@ def test_another_process_finds_the_lock_and_who_holds_it(directory: RunDirectory
         pass  # free again
 
 
+@pytest.mark.long
 def test_a_version_comes_back_and_runs(directory: RunDirectory) -> None:
     from penstock import testing
 
@@ -185,6 +188,7 @@ def test_a_directory_that_was_made_anew_in_the_same_place_is_not_the_old_one(dir
     assert directory.load(1).graph["totals"].spec.operator.limit == 2.0  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_a_version_carries_the_users_module_as_it_was(directory: RunDirectory, tmp_path: Path) -> None:
     """Workers cannot import a script, and an edited one must not slip into an earlier version."""
     module = tmp_path / "users_app.py"

@@ -69,6 +69,7 @@ def test_a_stopped_run_is_saved_under_its_lock(run: RunDirectory) -> None:
     assert not list((run.path / "savepoints").glob(".*"))  # nothing is left of the making
 
 
+@pytest.mark.long
 def test_a_running_topology_is_held_for_the_links_only(run: RunDirectory) -> None:
     with running(run):
         made = create(run.path)
@@ -137,6 +138,7 @@ def test_a_hold_by_a_runner_that_was_replaced_holds_nobody(run: RunDirectory) ->
             held.require()
 
 
+@pytest.mark.long
 def test_a_savepoint_whose_hold_was_lost_is_taken_again(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +246,7 @@ def test_two_savepoints_are_compared(tmp_path: Path) -> None:
     assert "totals: 200 → 300 (+100)" in text
 
 
+@pytest.mark.long
 def test_the_commands_take_list_check_compare_and_restore(run: RunDirectory, tmp_path: Path) -> None:
     def penstock(*arguments: object, code: int = 0) -> str:
         done = CliRunner().invoke(app, ["savepoint", *map(str, arguments)])

@@ -105,6 +105,7 @@ def test_an_offset_carries_them_whole() -> None:
 promises = st.none() | st.integers(0, 50)
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(promises, promises, st.sampled_from(["", "a", "b", "ab"]), st.integers(0, 15))))
 def test_time_never_goes_back(story: list[tuple[int | None, int | None, str, int]]) -> None:
     top, now, times = program(), 0, Punctuations()

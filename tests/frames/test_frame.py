@@ -19,6 +19,7 @@ from penstock.topology.schema import Schema
 EVERY = Schema(tuple((f"c{i}", kind) for i, kind in enumerate(VALUES)))
 
 
+@pytest.mark.long
 @settings(max_examples=50, deadline=None)
 @given(frames())
 def test_a_payload_gives_back_the_frame(case: tuple[pl.DataFrame, Schema]) -> None:
@@ -26,6 +27,7 @@ def test_a_payload_gives_back_the_frame(case: tuple[pl.DataFrame, Schema]) -> No
     assert_frame_equal(decode(encode(df), schema), df, check_exact=True)
 
 
+@pytest.mark.long
 @settings(max_examples=30, deadline=None)
 @given(frames(), st.data())
 def test_a_cut_and_chunked_frame_travels_like_a_whole_one(
@@ -91,6 +93,7 @@ def test_arrow_and_spark_see_the_fields_of_a_frame_in_order() -> None:
     assert DDL.startswith("address BIGINT, node STRING, slice INT,")
 
 
+@pytest.mark.long
 def test_a_frame_becomes_a_row_of_arrow() -> None:
     frame = Frame(1, "dns", 2, "in", "spout", 3, 4, 5, 6, None, 7, 8, b"x")
     table = pa.Table.from_pylist([dataclasses.asdict(frame)], schema=ARROW_SCHEMA)

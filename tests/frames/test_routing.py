@@ -21,6 +21,7 @@ from penstock.topology.schema import Schema
 EVENTS = pl.DataFrame({"k": np.arange(1000) % 37, "s": [f"user-{i % 11}" for i in range(1000)]})
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(frames(), st.data())
 def test_each_slice_gets_its_rows_in_order(case: tuple[pl.DataFrame, Schema], data: st.DataObject) -> None:

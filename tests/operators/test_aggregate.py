@@ -53,6 +53,7 @@ def test_late_events_are_kept_as_they_came_if_asked() -> None:
     assert out(run, "late") == [(None, "b", 8), (at(3), "a", 7)]
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(
     seconds=st.lists(st.integers(0, 40), min_size=1, max_size=30),
@@ -87,6 +88,7 @@ def test_an_event_behind_the_punctuation_counts_while_its_window_is_open() -> No
     assert out(run, "late") == []
 
 
+@pytest.mark.long
 def test_nothing_is_held_of_windows_that_have_closed() -> None:
     run = started(
         counting(window=ps.sliding(length="10s", every="5s")),
@@ -101,6 +103,7 @@ def test_nothing_is_held_of_windows_that_have_closed() -> None:
     assert held(run) == 0
 
 
+@pytest.mark.long
 def test_partials_are_merged_before_the_window_closes_when_there_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

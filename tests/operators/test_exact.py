@@ -36,6 +36,7 @@ def summed(parts: list[list[float]]) -> float:
     return float(merged.select(nearest(pl.col("v"))).item())
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(st.lists(st.lists(finite, max_size=6), min_size=1, max_size=6))
 def test_a_sum_is_that_of_fractions_however_it_is_cut(parts: list[list[float]]) -> None:
@@ -85,6 +86,7 @@ def test_a_variance_far_from_zero_keeps_its_digits() -> None:
     assert out(run)[0][-1] == 1.25
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(st.lists(st.floats(-1e100, 1e100).filter(lambda x: x == 0 or abs(x) > 1e-100), min_size=2, max_size=8))
 def test_a_variance_is_that_of_fractions(values: list[float]) -> None:

@@ -79,6 +79,7 @@ def test_late_rows_of_each_side_have_an_output_of_their_own() -> None:
     assert out(run, "late-other") == [(at(4), "a", 5)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["inner", "left", "outer"])
 def test_rows_that_can_match_no_more_are_let_go(how: str) -> None:
     many = [(n, f"key{n}", n) for n in range(300)]

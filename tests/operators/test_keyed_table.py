@@ -48,6 +48,7 @@ BATCHES = st.lists(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 @settings(max_examples=20, deadline=None)
 @given(BATCHES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def change(rows: TimedRows, what: str, by: object) -> None:
         rows.drop_before(by)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(changes)
 def test_exports_carry_every_change(story: list[tuple[str, object]]) -> None:

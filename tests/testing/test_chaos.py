@@ -105,6 +105,7 @@ def test_a_frozen_process_goes_on_when_it_is_woken(tmp_path: Path) -> None:
     assert process.wait(30) == 0
 
 
+@pytest.mark.long
 def test_points_change_nothing_where_no_fault_is_due(tmp_path: Path) -> None:
     from penstock.testing import run
 

@@ -100,6 +100,7 @@ def test_functions_of_modules_travel_by_name_and_others_as_code() -> None:
     assert set(own["scaled"]["spec"]["function"]) == {"$pickle"}
 
 
+@pytest.mark.long
 def test_another_process_reads_the_same_topology(tmp_path: Path) -> None:
     texts = {}
     for name, top in (("shop", shop.topology()), ("own", with_code_of_its_own(2.0))):

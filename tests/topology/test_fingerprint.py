@@ -220,6 +220,7 @@ print([fingerprint(value) for value in values], [node.logic for node in shop.top
 """
 
 
+@pytest.mark.long
 def test_other_processes_with_other_hash_seeds_agree() -> None:
     answers = set()
     for seed in ("0", "4242"):
