@@ -19,8 +19,9 @@ from penstock.control.live_table import LiveTable
 from penstock.errors import BadArgument
 
 EPOCH_BYTES = 256 << 20
-PARALLELISM = 24
-"""Slices of each node. Time passes in every slice in every epoch, which costs more than few packets do."""
+PARALLELISM = 120
+"""Slices of each node. Fewer suit a trickle, as time passes in every slice in every epoch; with many packets
+per epoch their frames would grow too large for the JVM's direct memory."""
 IDLE, ACTIVE = "120s", "30m"
 LATE = "35m"
 """Flows are told when they have ended, which is less than this behind their first packet."""
