@@ -55,7 +55,9 @@ class SynthPlanner(SourcePlanner):
         return out
 
     def backlog(self, offset: Offset) -> Backlog:
-        """What is due by now."""
+        """What is due by now; nothing once the traffic has ended."""
+        if self.finished(offset):
+            return Backlog(rows=0)
         due = self._due(offset, offset["began_ns"] or self._clock_ns())
         return Backlog(rows=None if due is None else max(0, due))
 
