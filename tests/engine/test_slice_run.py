@@ -425,6 +425,22 @@ def test_two_ways_from_one_origin_to_one_input_are_told_apart() -> None:
     assert [decode(p.payload, schema)["n"].to_list() for p in ordered] == [[1, 2, 1, 2], [-1, -2]]
 
 
+def test_large_rows_leave_before_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of frames has to fit into the JVM's memory, however few rows it is."""
+    monkeypatch.setattr("penstock.engine.outbox.FRAME_BYTES", 1_000)
+    top = ps.Topology("t")
+    rows = top.source("rows", ps.Generator(nothing, schema=N))
+    rows.key_by("n").process("p", Journal(), parallelism=2).sink("out", ps.Collect())
+    outbox, left, position = Outbox("rows", 0, Boundary(0, None)), [], 0
+    for _ in range(5):
+        flow = Flow(plan(top), Boundary(0, None), Counters())
+        flow.push("rows", "out", frame(range(position, position + 100)))
+        left.append(sum(parcel.rows for parcel in outbox.add(flow.take(), position)))
+        position += 100
+    assert left == [0, 200, 0, 200, 0]
+    assert sum(parcel.rows for parcel in outbox.flush()) == 100
+
+
 def test_slices_that_emit_little_do_not_all_deal_to_the_same_slice() -> None:
     top = ps.Topology("t")
     rows = top.source("rows", ps.Generator(nothing, schema=N))

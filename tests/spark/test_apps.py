@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +16,7 @@ from penstock.apps import click_stream, flow_control, slow_paths, smart_pcc
 from penstock.apps.smart_pcc import truth
 from penstock.apps.smart_pcc.generated import Network
 from tests.spark.killed_smart_pcc import SMALL
+from tests.spark.killing import killed_and_continued
 
 pytestmark = pytest.mark.spark
 KILLED = Path(__file__).with_name("killed_smart_pcc.py")
@@ -96,21 +94,7 @@ def test_tables_of_an_application_are_those_of_the_reference_engine(
 
 @pytest.mark.chaos
 def test_smart_pcc_killed_in_the_middle_sends_every_signal_once(tmp_path: Path) -> None:
-    command = [sys.executable, str(KILLED), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    first = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    )
-    assert first.stdout is not None
-    for line in first.stdout:
-        if line.startswith("epoch 1"):
-            break
-    else:
-        pytest.fail(f"it ended before its second epoch, with {first.wait()}")
-    assert first.poll() is None, "it ended before it could be killed"
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    subprocess.run(command, check=True, env=environment, timeout=200, stdout=subprocess.DEVNULL)
+    killed_and_continued(KILLED, tmp_path)
     network = Network(**SMALL)
     edrs, events = network.counts
     deserved = truth.signals(network.edrs(0, edrs), network.events(0, events), smart_pcc.Rules())

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +15,7 @@ from penstock import testing
 from penstock.apps import app_tracker, packet_counter
 from penstock.net import synth
 from tests.net.answers import DATA, MISSING
+from tests.spark.killing import killed_and_continued
 
 pytestmark = [pytest.mark.spark, pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)]
 CAPTURES = ("wechat.pcap", "whatsapp_login_chat.pcap", "zoom.pcap", "dns.pcap", "quic-29.pcap")
@@ -74,21 +72,7 @@ def test_an_application_gives_what_the_reference_engine_gives(
 
 
 def test_a_tracker_killed_in_the_middle_ends_with_the_same_tables(captures: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(APP), str(captures), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    first = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    )
-    assert first.stdout is not None
-    for line in first.stdout:
-        if line.startswith("epoch 1"):
-            break
-    else:
-        pytest.fail(f"the tracker ended before its second epoch, with {first.wait()}")
-    assert first.poll() is None, "it ended before it could be killed"
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    subprocess.run(command, check=True, env=environment, timeout=200, stdout=subprocess.DEVNULL)
+    killed_and_continued(APP, captures, tmp_path)
     top = app_tracker.topology(captures, directory=tmp_path / "undisturbed", bytes_per_epoch=400_000)
     expected = testing.run(top)
     for table in ("flows", "shares"):

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -110,7 +110,7 @@ def run_once(bench: Bench, number: int = 0) -> dict[str, float]:
         # Its chatter goes to our standard error. A session of its own: nothing that it started outlives it.
         process = subprocess.Popen(command, stdout=2, start_new_session=True)
         try:
-            with PeakMemory(process.pid) as memory:
+            with PeakMemory(process.pid) as memory, _asked_to_end():
                 code = process.wait()
         finally:
             _end_group(process)
@@ -120,6 +120,16 @@ def run_once(bench: Bench, number: int = 0) -> dict[str, float]:
             )
         figures: dict[str, float] = json.loads(answer.read_text())
     return {PEAK: float(memory.bytes), **figures}
+
+
+@contextlib.contextmanager
+def _asked_to_end() -> Iterator[None]:
+    """Let SIGTERM end us by an exception, so that what was started is ended too."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -19,6 +19,8 @@ from penstock.topology.graph import Edge, Node
 from penstock.topology.routes import Route
 
 FRAME_ROWS = 1 << 20
+FRAME_BYTES = 64 << 20
+"""What waits is sent when it is this large: rows may be packets, and the JVM takes many frames at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,11 @@ class Outbox:
     boundary: Boundary | None = None
     _waiting: dict[tuple[str, Edge], list[Departure]] = field(default_factory=dict)
     _rows: int = 0
+    _bytes: int = 0
     _position: int = 0
 
     def add(self, departures: list[Departure], position: int) -> Iterator[Parcel]:
-        """Take departures; give parcels once there are enough rows for large ones.
+        """Take departures; give parcels once there are enough rows or bytes for large ones.
 
         ``position`` says where the sender is in its own stream: it numbers the parcels and deals
         out shuffled rows, so it must depend on the data alone.
@@ -58,12 +61,14 @@ class Outbox:
         for departure in departures:
             self._waiting.setdefault((departure.target.name, departure.edge), []).append(departure)
             self._rows += departure.rows.height
-        if self._rows >= FRAME_ROWS:
+            self._bytes += int(departure.rows.estimated_size())
+        if self._rows >= FRAME_ROWS or self._bytes >= FRAME_BYTES:
             yield from self.flush()
 
     def flush(self) -> Iterator[Parcel]:
         """Give everything that waits."""
-        waiting, self._waiting, self._rows = self._waiting, {}, 0
+        waiting, self._waiting = self._waiting, {}
+        self._rows = self._bytes = 0
         for (_, edge), departures in waiting.items():
             rows = pl.concat([d.rows for d in departures], rechunk=True)
             yield from self._parcels(departures[0].target, edge, rows)

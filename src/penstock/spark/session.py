@@ -35,6 +35,8 @@ SETTINGS = {
     ),
     # A row is a frame of up to megabytes: small batches let the JVM and Python work at the same time.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32",
+    # Frames of packets are larger: without this bound 32 of them took more than the JVM's direct memory.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
     # Payloads are narrow already: compressing them made no difference to an epoch of 8 million events.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
