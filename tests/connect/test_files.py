@@ -172,6 +172,12 @@ def test_folder_whose_parent_is_missing_is_an_error(tmp_path: Path) -> None:
         planner.latest(planner.initial(), Limit())
 
 
+def test_folder_that_is_missing_is_an_error_if_nothing_may_come_later(tmp_path: Path) -> None:
+    planner = Files(tmp_path / "in", format="text", ends="drained").planner(tmp_path / "s")
+    with pytest.raises(SourceUnavailable, match=r"there is nothing at .*/in; create it, or correct the path"):
+        planner.latest(planner.initial(), Limit())
+
+
 def test_growth_of_a_taken_file_is_reported_once_and_not_read(tmp_path: Path) -> None:
     source = Files(tmp_path / "in", format="text")
     path = _put(tmp_path / "in", "a", b"1\n")

@@ -46,6 +46,13 @@ def test_what_is_away_is_waited_for_with_patience_however_often_it_fails() -> No
     assert "longer than is waited for" in decide(POLICY, before, incident(7, 101.0, "away")).why
 
 
+def test_what_is_away_from_the_beginning_is_likelier_a_mistake() -> None:
+    policy = RestartPolicy(patience_s=100.0, first_patience_s=4.0)
+    before = [incident(0, 0.0, "away")]
+    assert decide(policy, before, incident(0, 3.0, "away")).wait_s is not None
+    assert decide(policy, before, incident(0, 5.0, "away")).wait_s is None
+
+
 def test_what_cannot_change_is_not_tried_again() -> None:
     assert decide(POLICY, [], incident(0, kind="final")).wait_s is None
 

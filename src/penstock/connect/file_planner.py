@@ -15,7 +15,7 @@ from penstock.connect.compression import codec_of
 from penstock.connect.file_cuts import Cut, cut_lines, line_end_after, line_end_before, share_out
 from penstock.connect.file_index import FileEntry, FileIndex
 from penstock.connect.file_pieces import Piece
-from penstock.connect.file_scan import news, root_of
+from penstock.connect.file_scan import news, root_is_there, root_of
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
 
@@ -100,14 +100,10 @@ class FilesPlanner(SourcePlanner):
         A folder's time says nothing about files that grow, so everything is looked at now and then.
         """
         now, path = self._clock_ns(), self._source.path
-        root = Path(root_of(path))
-        if not root.exists():
-            if not root.parent.exists():
-                step = "create the folder, or correct the path"
-                raise SourceUnavailable(
-                    source="files", what="no such folder", where=str(root), next_step=step
-                )
+        must = self._source.ends != "never" and not len(self._index)
+        if not root_is_there(path, source="files", must=must):
             return
+        root = Path(root_of(path))
         folder_ns = root.stat().st_mtime_ns
         flat = "**" not in path and Path(path).parent in (root, root.parent)
         if flat and self._scanned is not None and folder_ns == self._scanned[0]:

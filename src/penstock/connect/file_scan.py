@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.connect.file_index import FileEntry, FileIndex
+from penstock.errors import SourceUnavailable
 
 _UNFINISHED_PREFIXES = (".", "_")
 _UNFINISHED_SUFFIXES = (".tmp", ".part")
@@ -33,6 +34,17 @@ def root_of(path: str) -> str:
     parts = Path(path).parts
     fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     return str(Path(*parts[:fixed]))
+
+
+def root_is_there(path: str, *, source: str, must: bool) -> bool:
+    """Whether there is anything to look into. A folder may still be created, unless it ``must`` be there."""
+    root = Path(root_of(path))
+    if root.exists():
+        return True
+    if must or not root.parent.exists():
+        step = "create it, or correct the path"
+        raise SourceUnavailable(source=source, what="there is nothing", where=str(root), next_step=step)
+    return False
 
 
 def find(path: str) -> list[Found]:

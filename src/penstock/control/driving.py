@@ -32,10 +32,12 @@ class Request:
     policy: RestartPolicy
     standby: bool = False
     """Whether to keep a spare driver ready, which takes over within seconds."""
+    old_incidents: int = 0
+    """How many incidents were in the log before; their cause may be mended, so they do not count."""
 
     def write(self, folder: Path) -> None:
         """Leave the request for a driver."""
-        rest = pickle.dumps((self.directory, self.options, self.policy, self.standby))
+        rest = pickle.dumps((self.directory, self.options, self.policy, self.standby, self.old_incidents))
         write_atomically(folder / "topology.pickle", dumps(self.topology))
         write_atomically(folder / "request.pickle", rest)
 

@@ -44,6 +44,8 @@ class RestartPolicy:
     longest_wait_s: float = 30.0
     patience_s: float = 3600.0
     """How long something may be away: a sink, a source, room on the disk."""
+    first_patience_s: float = 30.0
+    """The same before the first epoch, when a mistake in a path or an address is the likelier cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ def decide(policy: RestartPolicy, before: Sequence[Incident], newest: Incident) 
         return Decision(None, "it cannot go on")
     if newest.kind == "away":
         away_s = (newest.at_ns - row[0].at_ns) / 1e9
-        if away_s > policy.patience_s:
+        patience_s = policy.patience_s if newest.epoch > 0 else policy.first_patience_s
+        if away_s > patience_s:
             return Decision(None, f"it was away for {away_s:.0f} s, longer than is waited for")
         return Decision(wait, f"waiting for it, {away_s:.0f} s so far")
     allowed = policy.code_attempts if newest.kind == "code" else policy.attempts

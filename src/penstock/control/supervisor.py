@@ -25,13 +25,13 @@ class SupervisedRun:
     """A run whose driver may die and comes back. Watched like a handle."""
 
     def __init__(self, request: Request, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.request = request
         self.run_directory = RunDirectory(request.directory)
+        self._told = len(read_incidents(self.run_directory.incidents))
+        self.request = replace(request, old_incidents=self._told)
         self.driver: DriverProcess | None = None
         self.spare: DriverProcess | None = None
         self._clock = clock
         self._reader = RunReader(self.run_directory)
-        self._told = len(read_incidents(self.run_directory.incidents))
         self._start_at = clock()
         self._started_after = -1
         self._ending = False
@@ -132,7 +132,8 @@ class SupervisedRun:
         """Log the driver's end and set the time of the next start; raises if there is none."""
         what = str(error) if error else f"the driver process {ended_how(code)} (see {self._log.name})"
         incident = Incident(time.time_ns(), self._epoch() + 1, "death", what, "")
-        decision = decide(self.request.policy, read_incidents(self.run_directory.incidents), incident)
+        before = read_incidents(self.run_directory.incidents)[self.request.old_incidents :]
+        decision = decide(self.request.policy, before, incident)
         add_incident(self.run_directory.incidents, replace(incident, action=decision.action))
         if decision.wait_s is None:
             raise GaveUp(

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.connect.file_index import FileEntry, FileIndex
-from penstock.connect.file_scan import Found, find, mark_of, root_of
-from penstock.errors import SourceUnavailable
+from penstock.connect.file_scan import Found, find, mark_of, root_is_there, root_of
 from penstock.net.boundaries import ends_whole, resume_at, whole_end
 from penstock.net.capture import HEAD_BYTES, Resume
 from penstock.net.feeds import codec_by_content
@@ -27,8 +26,16 @@ _MOST_RESUMES = 64
 class CaptureFiles:
     """The files of a path, a pattern or a directory, in the order in which they are read."""
 
-    def __init__(self, path: str, log: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        path: str,
+        log: Path,
+        clock_ns: Callable[[], int] = time.time_ns,
+        *,
+        must_exist: bool = False,
+    ) -> None:
         self._where = path
+        self._must_exist = must_exist
         self._clock_ns = clock_ns
         self._resumes: dict[tuple[str, int], Resume] = {}
         self._ended: set[tuple[str, int]] = set()
@@ -63,11 +70,8 @@ class CaptureFiles:
 
     def scan(self, *, end_all: bool = False) -> None:
         """Write down what is new. ``end_all``: files that end in the middle of a record have ended."""
-        root = Path(root_of(self._where))
-        if not root.exists():
-            if not root.parent.exists():
-                step = "create the folder, or correct the path"
-                raise SourceUnavailable(source="pcap", what="no such folder", where=str(root), next_step=step)
+        must = self._must_exist and not len(self.index)
+        if not root_is_there(self._where, source="pcap", must=must):
             return
         fresh: list[FileEntry] = []
         still_open = False

@@ -34,7 +34,10 @@ class PcapPlanner(SourcePlanner):
 
     def __init__(self, source: Pcap, state_dir: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._source = source
-        self.files = CaptureFiles(source.path, Path(state_dir) / "captures.jsonl", clock_ns)
+        must_exist = source.ends == "drained"
+        self.files = CaptureFiles(
+            source.path, Path(state_dir) / "captures.jsonl", clock_ns, must_exist=must_exist
+        )
         self._index = self.files.index
 
     def initial(self) -> Offset:

@@ -98,7 +98,8 @@ class Driver:
         directory = self._directory
         last = directory.last_progress()
         incident = Incident(time.time_ns(), last.epoch + 1 if last else 0, kind_of(error), str(error), "")
-        decision = decide(self.request.policy, read_incidents(directory.incidents), incident)
+        before = read_incidents(directory.incidents)[self.request.old_incidents :]
+        decision = decide(self.request.policy, before, incident)
         if incident.kind != "final":  # the directory may be another runner's
             add_incident(directory.incidents, replace(incident, action=decision.action))
         if decision.wait_s is not None:
