@@ -66,7 +66,9 @@ class Fussy(Totals):
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["map", "process"])
-def test_an_exception_stops_the_topology_with_its_address_and_the_batch(keyed: bool, spark_run: Any) -> None:
+def test_an_exception_stops_the_topology_with_its_address_and_the_batch_until_it_is_mended(
+    keyed: bool, spark_run: Any, same_rows: Any
+) -> None:
     with (
         pytest.raises(ps.errors.OperatorFailed) as caught,
         spark_run.start(faulty("stop", keyed=keyed)) as handle,
@@ -77,6 +79,9 @@ def test_an_exception_stops_the_topology_with_its_address_and_the_batch(keyed: b
     assert parameters["site"].startswith("test_bad_records.py:")
     assert "13.25 is unlucky" in parameters["error"]
     assert (pl.read_ipc(Path(parameters["saved"]).read_bytes())["amount"] == 13.25).any()
+    mended = faulty("dead-letter", keyed=keyed)
+    spark_run.through(mended)  # as the error says: the epoch that failed runs the mended code
+    same_rows(spark_run.collected(mended)["out"], testing.run(mended)["out"])
 
 
 @pytest.mark.parametrize("keyed", [False, True], ids=["map", "process"])

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock import testing
+from tests.spark.killing import killed_and_continued
 from tests.spark.topologies import Totals, make_orders, totals_topology
 
 pytestmark = pytest.mark.spark
@@ -75,27 +72,11 @@ def test_a_directory_of_another_topology_is_refused(spark_run: Any) -> None:
         spark_run.start(other)
 
 
-@pytest.mark.timeout(500)  # three cold starts of Spark
+@pytest.mark.timeout(400)  # two cold starts of Spark
 def test_a_topology_killed_in_the_middle_gives_the_reference_answer(tmp_path: Path, same_rows: Any) -> None:
-    command = [sys.executable, str(APP), str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    for epoch in (2, 5):
-        process = subprocess.Popen(
-            command, env=environment, start_new_session=True, stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                if line.startswith("epoch") and int(line.split()[1]) >= epoch:
-                    break
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.stdout.close()
-            process.wait()
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    killed_and_continued(APP, tmp_path)
     expected = testing.run(killed_topology(tmp_path))
     same_rows(delta(tmp_path / "table"), expected["delta"])
-    shutil.rmtree(tmp_path)
 
 
 def killed_topology(folder: Path) -> ps.Topology:

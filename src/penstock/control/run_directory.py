@@ -241,10 +241,15 @@ class RunDirectory:
 
     def read_careful(self) -> int | None:
         """The epoch that killed a worker, if one did."""
-        try:
-            return int((self.path / "careful").read_text())
-        except (FileNotFoundError, ValueError):
-            return None
+        return _read_number(self.path / "careful")
+
+    def note_failed(self, epoch: int) -> None:
+        """Remember that the user's code failed in this epoch: mended code may run it."""
+        write_atomically(self.path / "failed", str(epoch).encode())
+
+    def read_failed(self) -> int | None:
+        """The epoch in which the user's code failed last, if it ever did."""
+        return _read_number(self.path / "failed")
 
     def read_observed(self) -> dict[str, int]:
         """The greatest event time of each source in the committed epochs."""
@@ -306,3 +311,10 @@ def _load(path: str, identity: tuple[int, ...]) -> Program:
         raise RunDirectoryBroken(path=path, what="is damaged: its digest does not fit", next_step=step)
     program: Program = loads(body)
     return program
+
+
+def _read_number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None

@@ -16,6 +16,7 @@ from penstock.connect.source import END_OF_TIME
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.checkpoint import check, last_committed
 from penstock.control.holding import clear_holds
+from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.progress import Progress
 from penstock.control.rescale_swap import finish_rescale
 from penstock.control.run_directory import RunDirectory
@@ -229,6 +230,7 @@ class Handle:
         if damage := damage_in(f"{error} {recorded}", self._directory):
             raise damage
         if recorded is not None:
+            note_failure(self._directory, recorded)
             raise recorded
         failure = self._failed(_first_words(str(error)))
         self._directory.be_careful(
@@ -276,6 +278,7 @@ def _adopt(directory: RunDirectory, program: Program, hops: int, options: RunOpt
                 lost=(),
             )
     directory.store(change.version, change.program)
+    let_mended_code_run(directory, change)
     directory.make_current(change.version)
     return change
 
