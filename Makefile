@@ -22,7 +22,7 @@ demo: $(STAMP) ## a live topology on generated data, about a minute
 	@$(BIN)/penstock demo
 
 test: $(STAMP) ## every test, with Spark
-	@$(PYTEST) -q -n 2 -m 'not spark'
+	@$(PYTEST) -q -n 2 --dist worksteal -m 'not spark'
 	@$(PYTEST) -q -n 2 --dist worksteal -m 'spark and not chaos'
 
 test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds

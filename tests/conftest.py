@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from hypothesis import settings
+
+settings.register_profile("penstock", deadline=None)  # tests are never timed: machines are busy
+settings.load_profile("penstock")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is imported: the tests share the cores
 
 

@@ -63,11 +63,11 @@ def pcap(
     snap: int = 65535, start_s: int = 1_700_000_000,
 ) -> bytes:  # fmt: skip
     magic = 0xA1B23C4D if is_nano else 0xA1B2C3D4
-    out = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, snap, link)
+    parts = [struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, snap, link)]
     for i, packet in enumerate(packets):
         kept = packet[:snap]
-        out += struct.pack(f"{order}IIII", start_s + i, i, len(kept), len(packet)) + kept
-    return out
+        parts += (struct.pack(f"{order}IIII", start_s + i, i, len(kept), len(packet)), kept)
+    return b"".join(parts)
 
 
 def block(kind: int, body: bytes, order: Order = "<") -> bytes:
