@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyspark
 
+from penstock.spark.home import spark_home
 from penstock.spark.java import Java, find_java, writable_folder
 
 _EXIT_TIMEOUT_S = 120
@@ -22,8 +23,11 @@ _MODULE = "penstock.spark.classes"
 
 
 def archive_for(java: Java) -> Path:
-    """Where the record for this Java and this Spark is, or would be."""
-    return writable_folder("classes") / f"java-{java.version}-spark-{pyspark.__version__}.jsa"
+    """Where the record for this Java and the jars of this Spark is, or would be."""
+    return (
+        writable_folder("classes")
+        / f"java-{java.version}-spark-{pyspark.__version__}-{spark_home().name}.jsa"
+    )
 
 
 def jvm_options(java: Java) -> str:

@@ -1,37 +1,21 @@
-"""One hop of the fabric: an exchange by address, and here the slices that it leads to.
+"""One hop of the fabric, as Spark sees it.
 
-The hop does not know the topology. Every frame names its node and version; the operator is looked up by
-them, the state by the address. A frame for a later hop or a sink passes through untouched.
+Whenever a query starts, Spark asks a process of its own for the state of each hop. That needs no more than
+this module; what serves the slices is imported with the first rows, in the workers.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import Row
 
-from penstock.control.run_directory import RunDirectory
-from penstock.engine.counters import Counters
-from penstock.engine.outbox import Outbox
-from penstock.engine.slice_run import Arrival, SliceRun
-from penstock.engine.slice_state import StateCache
-from penstock.frames.frame import ARROW_SCHEMA, Frame
-from penstock.plan.program import Program
-from penstock.spark.handover import pick_up
-from penstock.spark.rows import METRICS, Stamper
-from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame
-from penstock.topology.graph import Node
+if TYPE_CHECKING:
+    from pyspark.sql.types import Row
 
-CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
-_CACHE = StateCache(CACHE_BYTES)
-"""Decoded states of the slices this worker served; workers are used again from epoch to epoch."""
 _HEAD = -1
 """Where a log's head is kept; its values have numbers from 0 on."""
-_FrameRow = Row(*ARROW_SCHEMA.names)
 
 
 class Hop(StatefulProcessor):
@@ -39,51 +23,18 @@ class Hop(StatefulProcessor):
 
     def __init__(self, hop: int, directory: str, run_id: str, partitions: int) -> None:
         self._hop = hop
-        self._directory_name = directory
+        self._directory = directory
         self._run_id = run_id
         self._partitions = partitions
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._shelf = SparkShelf(handle)
-        self._directory = RunDirectory(Path(self._directory_name))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        first = next(rows)
-        program = self._directory.load(first.version)
-        node = program.hosted.get(first.node)
-        if node is None or program.depth[first.node] != self._hop:
-            yield first
-            yield from rows
-            return
-        with failures_recorded(self._directory):
-            yield from self._serve(program, node, [first, *rows])
+        from penstock.spark.hosting import Host
 
-    def _serve(self, program: Program, node: Node, rows: list[Row]) -> Iterator[Row]:
-        head = rows[0]
-        boundary, counters = (
-            boundary_for(self._directory, head.epoch, f"-slice-{head.slice}"),
-            Counters(),
-        )
-        run = SliceRun(program, node, head.slice, boundary, counters)
-        times = [row.punctuation for row in rows if row.kind == "punctuation"]
-        arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
-        key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
-        departures, held = run.run(arrivals, max(times, default=None), self._shelf, _CACHE.take(key))
-        if held is not None:
-            _CACHE.put(key, held)
-            counters.holds(node.name, held.nbytes)
-        stamper = Stamper(head.version, head.epoch, self._directory.handover)
-        outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
-        parcels = [*outbox.add(departures, 0), *outbox.flush()]
-        yield from to_rows(stamper.frames(parcels))
-        yield from to_rows(letters_frame(boundary, stamper, head.slice))
-        yield from to_rows(
-            [stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())]
-        )
-
-    def _arrival(self, row: Row) -> Arrival:
-        payload = row.payload if row.kind == "data" else pick_up(self._directory.handover, row.payload)
-        return Arrival(row.input, row.source, row.sequence, payload)
+        host = Host(self._hop, self._directory, self._run_id, self._partitions)
+        return host.serve(rows, self._shelf)
 
 
 class SparkShelf:
@@ -110,9 +61,3 @@ class SparkShelf:
 
     def drop(self, number: int) -> None:
         self._values.removeKey((number,))
-
-
-def to_rows(frames: Iterable[Frame]) -> Iterator[Row]:
-    """Frames as rows of Spark."""
-    for frame in frames:
-        yield _FrameRow(*(getattr(frame, name) for name in ARROW_SCHEMA.names))

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.spark.classes import jvm_options
+from penstock.spark.home import spark_home
 from penstock.spark.intake import Fabric
 from penstock.spark.java import find_java
 from penstock.spark.options import RunOptions
@@ -76,20 +78,28 @@ def open_session(options: RunOptions, directory: Path, partitions: int) -> Spark
     """Start Spark, or join the session that this process already has."""
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the cores belong to Spark's tasks
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
     builder = SparkSession.builder.appName("penstock").master(options.master)
-    local = {
-        "spark.driver.memory": options.memory,
-        "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {jvm_options(java)}",
-    }
-    for name, value in {**SETTINGS, **local, **options.spark}.items():
+    for name, value in {**SETTINGS, **_for_a_new_jvm(options, directory), **options.spark}.items():
         builder = builder.config(name, value)
     with _jvm_output_to(directory / "spark.log"):
         spark = builder.getOrCreate()
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         spark.dataSource.register(Fabric)
     return spark
+
+
+def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
+    """What a JVM is started with; nothing if this process has one: asking Java costs a process each time."""
+    if SparkContext._jvm is not None:
+        return {}
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    if options.master.startswith(("local", "spark://")):  # others ship the archives to their machines
+        os.environ["SPARK_HOME"] = str(spark_home())
+    return {
+        "spark.driver.memory": options.memory,
+        "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {jvm_options(java)}",
+    }
 
 
 def cores_of(master: str) -> int:

@@ -12,10 +12,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-from importlib.util import find_spec
 from pathlib import Path
 
 from penstock.errors import SparkGone
+from penstock.spark.home import spark_home
 from penstock.spark.java import find_java
 from penstock.testing.chaos.processes import executors, signal_group, wait_until
 
@@ -87,10 +87,7 @@ class StandaloneCluster:
         self.close()
 
     def _start(self, name: str, *command: str) -> None:
-        spec = find_spec("pyspark")
-        assert spec is not None
-        assert spec.origin is not None
-        home = Path(spec.origin).parent
+        home = spark_home()
         environment = {
             **os.environ,
             "SPARK_HOME": str(home),

@@ -1,0 +1,86 @@
+"""The slices that a hop's exchange leads to.
+
+The hop does not know the topology. Every frame names its node and version; the operator is looked up by
+them, the state by the address. A frame for a later hop or a sink passes through untouched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pyspark.sql.types import Row
+
+from penstock.control.run_directory import RunDirectory
+from penstock.engine.counters import Counters
+from penstock.engine.outbox import Outbox
+from penstock.engine.slice_run import Arrival, SliceRun
+from penstock.engine.slice_state import StateCache
+from penstock.engine.state_log import Shelf
+from penstock.frames.frame import ARROW_SCHEMA, Frame
+from penstock.plan.program import Program
+from penstock.spark.handover import pick_up
+from penstock.spark.rows import METRICS, Stamper
+from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame
+from penstock.topology.graph import Node
+
+CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
+_CACHE = StateCache(CACHE_BYTES)
+"""Decoded states of the slices this worker served; workers are used again from epoch to epoch."""
+_FrameRow = Row(*ARROW_SCHEMA.names)
+
+
+class Host:
+    """Runs the nodes of one hop on the slices of a task."""
+
+    def __init__(self, hop: int, directory: str, run_id: str, partitions: int) -> None:
+        self._hop = hop
+        self._directory = RunDirectory(Path(directory))
+        self._run_id = run_id
+        self._partitions = partitions
+
+    def serve(self, rows: Iterator[Row], shelf: Shelf) -> Iterator[Row]:
+        """What comes of the rows of one address; the state of its slice is on the shelf."""
+        first = next(rows)
+        program = self._directory.load(first.version)
+        node = program.hosted.get(first.node)
+        if node is None or program.depth[first.node] != self._hop:
+            yield first
+            yield from rows
+            return
+        with failures_recorded(self._directory):
+            yield from self._run(program, node, [first, *rows], shelf)
+
+    def _run(self, program: Program, node: Node, rows: list[Row], shelf: Shelf) -> Iterator[Row]:
+        head = rows[0]
+        boundary, counters = (
+            boundary_for(self._directory, head.epoch, f"-slice-{head.slice}"),
+            Counters(),
+        )
+        run = SliceRun(program, node, head.slice, boundary, counters)
+        times = [row.punctuation for row in rows if row.kind == "punctuation"]
+        arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
+        key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
+        departures, held = run.run(arrivals, max(times, default=None), shelf, _CACHE.take(key))
+        if held is not None:
+            _CACHE.put(key, held)
+            counters.holds(node.name, held.nbytes)
+        stamper = Stamper(head.version, head.epoch, self._directory.handover)
+        outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
+        parcels = [*outbox.add(departures, 0), *outbox.flush()]
+        yield from to_rows(stamper.frames(parcels))
+        yield from to_rows(letters_frame(boundary, stamper, head.slice))
+        yield from to_rows(
+            [stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())]
+        )
+
+    def _arrival(self, row: Row) -> Arrival:
+        payload = row.payload if row.kind == "data" else pick_up(self._directory.handover, row.payload)
+        return Arrival(row.input, row.source, row.sequence, payload)
+
+
+def to_rows(frames: Iterable[Frame]) -> Iterator[Row]:
+    """Frames as rows of Spark."""
+    for frame in frames:
+        yield _FrameRow(*(getattr(frame, name) for name in ARROW_SCHEMA.names))
