@@ -8,7 +8,7 @@ import pytest
 
 from penstock.testing import chaos
 from penstock.testing.chaos.grounds import Grounds
-from penstock.testing.chaos.matrix import run_schedule
+from penstock.testing.chaos.trial import run_schedule
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 CHECKS = {check.name: check for check in chaos.FAMILIES}

@@ -20,8 +20,8 @@ from penstock.testing.chaos import faults as points
 from penstock.testing.chaos.damage import damage, lose_last_commit
 from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.faults import POINTS, Fault, claim, lay_out
-from penstock.testing.chaos.matrix import in_turn
 from penstock.testing.chaos.mutations import MUTATIONS
+from penstock.testing.chaos.schedules import in_turn
 from penstock.testing.chaos.watched import with_points
 
 FAMILIES = {check.name: check for check in chaos.FAMILIES}

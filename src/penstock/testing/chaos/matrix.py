@@ -1,30 +1,18 @@
-"""Run schedules one after the other, for a given time, over all scenarios and checks."""
+"""Run schedules over all scenarios and checks for a given time."""
 
 from __future__ import annotations
 
-import itertools
-import shutil
-import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from penstock.errors import BadArgument
 from penstock.testing.chaos.checks import Check
 from penstock.testing.chaos.grounds import Grounds
+from penstock.testing.chaos.lane import Work, lane_for
 from penstock.testing.chaos.report import Report
-from penstock.testing.chaos.schedules import Scenario, Schedule
-from penstock.testing.chaos.trial import Outcome, Trial
-
-
-def in_turn(scenarios: Sequence[Scenario], checks: Sequence[Check], seed: int = 0) -> Iterator[Schedule]:
-    """Schedules without end. In a round each scenario gets one check, in the next one the next check."""
-    for number in itertools.count():
-        for place, scenario in enumerate(scenarios):
-            suited = [check for check in checks if scenario.suits(check)]
-            if suited and (number + place) % scenario.every == 0:
-                turn = number // scenario.every + place
-                yield Schedule(scenario, suited[turn % len(suited)], seed + number)
+from penstock.testing.chaos.schedules import Scenario, in_turn
+from penstock.testing.chaos.trial import Outcome, run_schedule
 
 
 def run_matrix(
@@ -47,28 +35,37 @@ def run_matrix(
             got=f"{[s.name for s in scenarios]} and {[c.name for c in checks]}",
             allowed="at least one scenario that suits a check",
         )
-    report, began = Report(), time.monotonic()
+    report, began, noting = Report(), time.monotonic(), threading.Lock()
+
+    def note(outcome: Outcome) -> None:
+        with noting:
+            report.add(outcome)
+            report.seconds = time.monotonic() - began
+            if tell is not None:
+                tell(outcome)
+
     with Grounds() as grounds:
         for scenario in scenarios:
             if why := grounds.lacks(scenario):
                 report.skipped[scenario.name] = why
         able = [scenario for scenario in scenarios if scenario.name not in report.skipped]
-        for schedule in in_turn(able, checks, seed) if able else ():
-            outcome = run_schedule(schedule, grounds)
-            report.add(outcome)
-            report.seconds = time.monotonic() - began
-            if tell is not None:
-                tell(outcome)
-            if report.seconds > seconds or (until_red and report.red):
-                break
+        here, beside = _divided(able) if seconds else (able, [])
+        with lane_for(Work(beside, checks, seed), note) as lane:
+            for schedule in in_turn(here, checks, seed) if here else ():
+                if lane is not None:
+                    lane.advance(schedule.seed - seed)
+                note(run_schedule(schedule, grounds))
+                if until_red and report.red:
+                    return report
+                if time.monotonic() - began > seconds:
+                    break
+            if lane is not None:
+                lane.finish()
     return report
 
 
-def run_schedule(schedule: Schedule, grounds: Grounds) -> Outcome:
-    """Run one schedule; its folder is kept if something went wrong."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-", dir=grounds.folder_for(schedule.scenario)))
-    outcome = Trial(schedule, folder, grounds.place_for(schedule.scenario)).run()
-    grounds.get_ready()
-    if not outcome.difference:
-        shutil.rmtree(folder, ignore_errors=True)
-    return outcome
+def _divided(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Scenario]]:
+    """Those for the warm session, and those that share nothing with it and can run beside it."""
+    beside = [scenario for scenario in scenarios if scenario.place not in ("warm", "disk")]
+    here = [scenario for scenario in scenarios if scenario not in beside]
+    return (here, beside) if here else (beside, [])

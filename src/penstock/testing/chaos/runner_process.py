@@ -30,7 +30,7 @@ from penstock.topology.stream import Topology
 _READY = "ready"
 _END = "end"
 _WARM_AFTER_S = 240.0
-_LOOK_EVERY_S = 0.02
+_LOOK_EVERY_S = 0.05
 
 
 class RunnerProcess:

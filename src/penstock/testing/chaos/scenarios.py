@@ -157,6 +157,7 @@ SCENARIOS = (
         "a runner is stopped, outlived and woken again",
         from_outside("take-over", seconds=3.0),
         place="second",
+        every=2,
     ),
     Scenario(
         "driver-replaced",

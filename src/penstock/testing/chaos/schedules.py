@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,3 +49,13 @@ class Schedule:
     def __str__(self) -> str:
         faults = "; ".join(map(str, self.faults)) or "no fault"
         return f"--scenario {self.scenario.name} --check {self.check.name} --seed {self.seed}  ({faults})"
+
+
+def in_turn(scenarios: Sequence[Scenario], checks: Sequence[Check], seed: int = 0) -> Iterator[Schedule]:
+    """Schedules without end. In a round each scenario gets one check, in the next one the next check."""
+    for number in itertools.count():
+        for place, scenario in enumerate(scenarios):
+            suited = [check for check in checks if scenario.suits(check)]
+            if suited and (number + place) % scenario.every == 0:
+                turn = number // scenario.every + place
+                yield Schedule(scenario, suited[turn % len(suited)], seed + number)

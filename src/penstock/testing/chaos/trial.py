@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.control.run_directory import RunDirectory, read_progress
 from penstock.errors import PenstockError
@@ -24,11 +27,14 @@ from penstock.testing.chaos.schedules import Schedule
 from penstock.testing.chaos.watched import with_points
 from penstock.topology.stream import Topology
 
-_LOOK_EVERY_S = 0.02
+if TYPE_CHECKING:
+    from penstock.testing.chaos.grounds import Grounds
+
+_LOOK_EVERY_S = 0.05
 _AGAIN_AFTER_S = 0.1
 _EPOCH_S = 0.4
 _FAILURES_AT_MOST = 12
-_SECONDS_AT_MOST = 120.0
+_SECONDS_AT_MOST = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,3 +218,13 @@ class Trial:
             for hit in points.fired(self.faults).values()
         ]
         return max(waits, default=0) / 1e9
+
+
+def run_schedule(schedule: Schedule, grounds: Grounds) -> Outcome:
+    """Run one schedule; its folder is kept if something went wrong."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-", dir=grounds.folder_for(schedule.scenario)))
+    outcome = Trial(schedule, folder, grounds.place_for(schedule.scenario)).run()
+    grounds.get_ready()
+    if not outcome.difference:
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome
