@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -35,7 +36,11 @@ RATE = 100_000
 EXECUTOR_KILLS = 5
 DRIVER_KILLS = 3
 STEADY_EPOCHS = 8
-"""Epochs before the first fault and between two: the run must have caught up, and a spare driver be ready."""
+"""Epochs before the first fault and between two: the run must have caught up, and be whole again.
+
+It is whole when the executor that was killed is replaced and the new one has begun to work, or when there is
+a spare driver again: this is a bench of single faults, and not of a second one while the first is mended.
+"""
 _WAIT_S = 240.0
 IMAGE = Path("out/recovery.svg")
 
@@ -55,10 +60,15 @@ def run(settings: Settings) -> dict[str, float]:
             directory=settings.directory / "on-cluster", master=cluster.url, spark=cluster.settings()
         )
         executor_log, executor_faults = _watch(
-            settings, options, EXECUTOR_KILLS, lambda run: _kill_executor(cluster), standby=False
+            _request(settings, options),
+            EXECUTOR_KILLS,
+            kill=lambda run: _kill_executor(cluster),
+            is_whole=lambda run: cluster.is_whole(),
         )
     options = RunOptions(directory=settings.directory / "supervised")
-    driver_log, driver_faults = _watch(settings, options, DRIVER_KILLS, _kill_driver, standby=True)
+    driver_log, driver_faults = _watch(
+        _request(settings, options, standby=True), DRIVER_KILLS, kill=_kill_driver, is_whole=_has_spare
+    )
     executors = recoveries(executor_log, executor_faults)
     drivers = recoveries(driver_log, driver_faults)
     image = write_timeline(
@@ -92,28 +102,25 @@ def recoveries(log: Sequence[Progress], faults_ns: Sequence[int]) -> list[Recove
     return found
 
 
+def _request(settings: Settings, options: RunOptions, *, standby: bool = False) -> Request:
+    assert options.directory is not None
+    topology = _topology(settings.directory / f"out-{options.directory.name}")
+    return Request(topology, options.directory, options, RestartPolicy(), standby=standby)
+
+
 def _watch(
-    settings: Settings,
-    options: RunOptions,
+    request: Request,
     kills: int,
-    kill: Callable[[SupervisedRun], None],
     *,
-    standby: bool,
+    kill: Callable[[SupervisedRun], None],
+    is_whole: Callable[[SupervisedRun], bool],
 ) -> tuple[list[Progress], list[int]]:
     """Run, kill now and then, and give the log and the times of the faults."""
-    assert options.directory is not None
-    request = Request(
-        _topology(settings.directory / f"out-{options.directory.name}"),
-        options.directory,
-        options,
-        RestartPolicy(),
-        standby=standby,
-    )
     faults: list[int] = []
     with SupervisedRun(request) as supervised:
         for _ in range(kills):
-            _wait_for_epochs(supervised, STEADY_EPOCHS, standby=standby)
-            _wait_for_epochs(supervised, 1)
+            _wait(supervised, partial(is_whole, supervised))
+            _wait_for_epochs(supervised, STEADY_EPOCHS)
             faults.append(time.time_ns())
             kill(supervised)
         _wait_for_epochs(supervised, STEADY_EPOCHS)
@@ -122,16 +129,22 @@ def _watch(
         return supervised.history(), faults
 
 
-def _wait_for_epochs(supervised: SupervisedRun, count: int, *, standby: bool = False) -> None:
-    """Wait for so many more commits, and for the spare driver if there is to be one."""
-    deadline, first = time.monotonic() + _WAIT_S, _epoch(supervised)
-    while time.monotonic() < deadline:
+def _wait_for_epochs(supervised: SupervisedRun, count: int) -> None:
+    first = _epoch(supervised)
+    _wait(supervised, lambda: _epoch(supervised) >= first + count)
+
+
+def _wait(supervised: SupervisedRun, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _WAIT_S
+    while not condition():
         if supervised.poll(0.02):
             raise InternalError(what="the run ended before the bench did")
-        spare = supervised.spare is not None and supervised.spare.is_ready
-        if _epoch(supervised) >= first + count and (spare or not standby):
-            return
-    raise InternalError(what=f"{count} epochs were not committed within {_WAIT_S:.0f} s")
+        if time.monotonic() > deadline:
+            raise InternalError(what=f"the run did not come back within {_WAIT_S:.0f} s")
+
+
+def _has_spare(supervised: SupervisedRun) -> bool:
+    return supervised.spare is not None and supervised.spare.is_ready
 
 
 def _epoch(supervised: SupervisedRun) -> int:

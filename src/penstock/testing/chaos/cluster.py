@@ -17,7 +17,7 @@ from pathlib import Path
 from penstock.errors import SparkGone
 from penstock.spark.home import spark_home
 from penstock.spark.java import find_java
-from penstock.testing.chaos.processes import executors, signal_group, wait_until
+from penstock.testing.chaos.processes import executors, python_workers, signal_group, wait_until
 
 _DEPLOY = "org.apache.spark.deploy"
 _UP_AFTER_S = 60.0
@@ -61,17 +61,16 @@ class StandaloneCluster:
             "spark.executor.memory": executor_memory,
             "spark.executor.cores": "1",
             "spark.cores.max": str(self.size),
-            "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-            # By default a task asks a dead executor for its blocks three times, five seconds apart, and waits
-            # three seconds for the executor that had its state.
-            "spark.shuffle.io.maxRetries": "1",
-            "spark.shuffle.io.retryWait": "200ms",
-            "spark.locality.wait": "300ms",
         }
 
     def executors(self) -> list[int]:
         """The process ids of the executors that run now."""
         return [p.pid for started in self._started for p in executors(started.pid)]
+
+    def is_whole(self) -> bool:
+        """Whether there are as many executors as workers, and each has run tasks in Python."""
+        running = self.executors()
+        return len(running) == self.size and all(len(python_workers(pid)) > 1 for pid in running)
 
     def close(self) -> None:
         """End all of it."""

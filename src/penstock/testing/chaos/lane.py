@@ -42,7 +42,7 @@ class Lane:
 
     def __init__(self, work: Work, tell: Callable[[Outcome], None]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "penstock.testing.chaos.lane"],
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
