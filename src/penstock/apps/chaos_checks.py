@@ -33,14 +33,16 @@ def _in_epochs(spec: specs.SourceSpec, rows: int) -> specs.SourceSpec:
 
 
 def packet_counter_check(folder: Path) -> ps.Topology:
-    """A capture, a part of it in each epoch."""
-    size = _capture(folder)
-    return packet_counter.topology(folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS)
+    """Captures, one in each epoch: so small ones are counted whole."""
+    size = sum(_capture(folder, number, "0.2s") for number in range(_EPOCHS))
+    return packet_counter.topology(
+        folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS // 2
+    )
 
 
 def app_tracker_check(folder: Path) -> ps.Topology:
-    """The same capture, with the flows' applications."""
-    size = _capture(folder)
+    """A capture, a part of it in each epoch."""
+    size = _capture(folder, 7, "1s")
     return app_tracker.topology(folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS)
 
 
@@ -67,11 +69,11 @@ def slow_paths_check(folder: Path) -> ps.Topology:
     return in_epochs(slow_paths.topology(seconds=60, directory=folder / "out"), 1_500)
 
 
-def _capture(folder: Path) -> int:
+def _capture(folder: Path, seed: int, duration: str) -> int:
     """Write a small capture; gives its size in bytes."""
-    path = folder / "in" / "traffic.pcap"
+    path = folder / "in" / f"traffic-{seed}.pcap"
     path.parent.mkdir(parents=True, exist_ok=True)
-    synth.write(path, synth.Traffic(subscribers=20, cells=4, rate=2_000, duration="1s", seed=7))
+    synth.write(path, synth.Traffic(subscribers=20, cells=4, rate=2_000, duration=duration, seed=seed))
     return path.stat().st_size
 
 
