@@ -11,21 +11,27 @@ from penstock.apps import app_tracker, click_stream, flow_control, packet_counte
 from penstock.net import synth
 from penstock.testing.chaos import Check
 from penstock.topology import specs
-from penstock.topology.graph import Graph
+from penstock.topology.graph import Graph, Node, Spec
 
 _EPOCHS = 6
+_SLICES = 6
 
 
-def in_epochs(topology: ps.Topology, rows: int) -> ps.Topology:
-    """The same topology, whose sources give at most so many rows to an epoch, and generated ones at once."""
+def small(topology: ps.Topology, *, rows: int | None = None) -> ps.Topology:
+    """The same topology with few slices; its sources give at most so many rows to an epoch, and at once."""
     nodes = [
-        replace(node, spec=_in_epochs(node.spec, rows)) if isinstance(node.spec, specs.SourceSpec) else node
-        for node in topology.graph
+        replace(node, spec=_in_epochs(node.spec, rows), parallelism=_few(node)) for node in topology.graph
     ]
     return ps.Topology(topology.name, Graph.of(topology.name, nodes))
 
 
-def _in_epochs(spec: specs.SourceSpec, rows: int) -> specs.SourceSpec:
+def _few(node: Node) -> int:
+    return min(node.parallelism, _SLICES)
+
+
+def _in_epochs(spec: Spec, rows: int | None) -> Spec:
+    if rows is None or not isinstance(spec, specs.SourceSpec):
+        return spec
     source = copy(spec.source)
     if isinstance(source, ps.Generator):  # a clock that jumps back would have a paced one wait for hours
         object.__setattr__(source, "rate", None)
@@ -35,38 +41,40 @@ def _in_epochs(spec: specs.SourceSpec, rows: int) -> specs.SourceSpec:
 def packet_counter_check(folder: Path) -> ps.Topology:
     """Captures, one in each epoch: so small ones are counted whole."""
     size = sum(_capture(folder, number, "0.2s") for number in range(_EPOCHS))
-    return packet_counter.topology(
+    top = packet_counter.topology(
         folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS // 2
     )
+    return small(top)
 
 
 def app_tracker_check(folder: Path) -> ps.Topology:
     """A capture, a part of it in each epoch."""
     size = _capture(folder, 7, "1s")
-    return app_tracker.topology(folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS)
+    top = app_tracker.topology(folder / "in", directory=folder / "out", bytes_per_epoch=size // _EPOCHS)
+    return small(top)
 
 
 def smart_pcc_check(folder: Path) -> ps.Topology:
     """Generated subscribers."""
     top = smart_pcc.topology(subscribers=200, rows=6_000, rate=None, directory=folder / "out")
-    return in_epochs(top, 3_000 // _EPOCHS)
+    return small(top, rows=3_000 // _EPOCHS)
 
 
 def flow_control_check(folder: Path) -> ps.Topology:
     """Generated messages."""
     top = flow_control.topology(messages=1_000, rate=None, directory=folder / "out")
-    return in_epochs(top, 36_000 // _EPOCHS)  # of the three sources the reports are most
+    return small(top, rows=36_000 // _EPOCHS)  # of the three sources the reports are most
 
 
 def click_stream_check(folder: Path) -> ps.Topology:
     """A made-up site."""
     top = click_stream.topology(rows=6_000, directory=folder / "out")
-    return in_epochs(top, 6_000 // _EPOCHS)
+    return small(top, rows=6_000 // _EPOCHS)
 
 
 def slow_paths_check(folder: Path) -> ps.Topology:
     """Made-up servers, for a minute."""
-    return in_epochs(slow_paths.topology(seconds=60, directory=folder / "out"), 1_500)
+    return small(slow_paths.topology(seconds=60, directory=folder / "out"), rows=1_500)
 
 
 def _capture(folder: Path, seed: int, duration: str) -> int:
