@@ -2,7 +2,7 @@
 
 Two phases, as each finds what the other cannot. A guided one: numba is off, libFuzzer sees every branch of
 the kernels and keeps inputs that reach new ones, about twenty inputs a second. Then a mass one: the corpus
-that it left is mutated and led through the compiled kernels and nDPI, thousands of inputs a second.
+that it left is mutated and led through the compiled kernels and nDPI, a thousand inputs a second.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _mass(corpus: Path, findings: Path, asked: argparse.Namespace, home: Path) -
         now = time.monotonic()
         if now - told_at > 30:
             told_at = now
-            print(f"mass: {ran.inputs} inputs, {ran.inputs / (now - started):.0f}/s", flush=True)
+            rate, memory = ran.inputs / (now - started), (ran.rss_bytes or [0])[-1] >> 20
+            print(f"mass: {ran.inputs} inputs, {rate:.0f}/s, memory {memory} MB", flush=True)
         is_over = asked.seconds is not None and now - started > asked.seconds
         return not is_over and len(ran.failed) < _MOST_FINDINGS
 
@@ -94,9 +95,10 @@ def _mass(corpus: Path, findings: Path, asked: argparse.Namespace, home: Path) -
     levels = ran.rss_bytes[_WARM_BATCHES:] or ran.rss_bytes or [0]
     growth = levels[-1] - levels[0]
     print(
-        f"mass: {ran.inputs} inputs, {ran.inputs / seconds:.0f} executions/s, {ran.packets} packets, "
+        f"mass: {ran.inputs} inputs, {ran.inputs / seconds:.0f} executions/s, "
+        f"{ran.inputs / max(ran.processor_s, 1e-9):.0f} per second of processor time, {ran.packets} packets, "
         f"{ran.flows} flows, slowest batch of {mass.BATCH} {ran.slowest_s:.1f} s, "
-        f"memory {levels[0] >> 20} MB at start, {levels[-1] >> 20} MB at end"
+        f"memory {levels[0] >> 20} MB at start, {max(levels) >> 20} MB at most, {levels[-1] >> 20} MB at end"
     )
     mutator = Mutator(corpus_of(corpus), asked.seed)
     for batch, why in ran.failed:

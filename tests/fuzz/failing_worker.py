@@ -23,7 +23,8 @@ def main(_corpus: str, _seed: str, *ranges: str) -> None:
             raise IndexError("behind the end")
         if HANGS in numbers:
             time.sleep(1000)
-        print(json.dumps({"done": batch, "seconds": 0, "rss_bytes": 1, "packets": 1, "flows": 1}), flush=True)
+        told = {"done": batch, "seconds": 0, "processor_s": 0, "rss_bytes": 1, "packets": 1, "flows": 1}
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 
 import penstock
 
-BATCH = 2048
+BATCH = 4096  # each input of a batch has a VLAN of its own
 _COMPILING_S = 300  # before a worker's first batch is done; once for each version of the code
 _ERROR_LINES = 12
 
@@ -34,6 +34,7 @@ class Ran:
     packets: int = 0
     flows: int = 0
     slowest_s: float = 0.0
+    processor_s: float = 0.0
     rss_bytes: list[int] = field(default_factory=list)
     failed: list[tuple[range, str]] = field(default_factory=list)
 
@@ -158,6 +159,7 @@ def _count(ran: Ran, told: dict[str, Any]) -> None:
     ran.inputs += len(_range(told["done"]))
     ran.packets += told["packets"]
     ran.flows += told["flows"]
+    ran.processor_s += told["processor_s"]
     ran.slowest_s = max(ran.slowest_s, told["seconds"])
     ran.rss_bytes.append(told["rss_bytes"])
 

@@ -56,11 +56,17 @@ def main(corpus: str, seed: str, *ranges: str) -> None:
         for batch in ranges:
             first, _, stop = batch.partition(":")
             _tell(begun=batch)
-            started = time.perf_counter()
+            started, worked = time.perf_counter(), time.process_time()
             found = run(range(int(first), int(stop)), mutator, judges, Path(folder))
             seconds = time.perf_counter() - started
-            rss = process.memory_info().rss
-            _tell(done=batch, seconds=seconds, rss_bytes=rss, packets=found.packets, flows=found.flows)
+            _tell(
+                done=batch,
+                seconds=seconds,
+                processor_s=time.process_time() - worked,
+                rss_bytes=process.memory_info().rss,
+                packets=found.packets,
+                flows=found.flows,
+            )
 
 
 def _tell(**facts: object) -> None:
