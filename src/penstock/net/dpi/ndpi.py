@@ -21,6 +21,12 @@ from penstock.net.dpi.verdict import UNKNOWN, FirstPackets, Label, Verdicts
 
 NFSTREAM = "6.6.0"
 """The version whose private engine this is written for; `pyproject.toml` pins the same."""
+UNREAD = {
+    "tls": ("metadata.sha1_fingerprint", "metadata.ja3s_fingerprint", "metadata.ja4c_fingerprint"),
+    None: ("metadata.tcp_fingerprint", "metadata.ndpi_fingerprint", "flow_risk.all"),
+}
+"""What nDPI also works out and nobody here reads. Without it verdicts are the same, in half of the time:
+0.41 instead of 0.83 s for 45,922 flows, no difference there and in the 3,909 of the captures of nDPI's tests."""
 CACHES = ("ookla", "bittorrent", "stun", "tls_cert", "mining", "msteams", "fpc_dns", "signal")
 _CONFIDENCES = (
     "Unknown", "Match by port", "Match by nBPF", "DPI (partial)", "DPI (partial cache)", "DPI (cache)", "DPI",
@@ -104,19 +110,21 @@ class Ndpi:
         ):
             self._addresses[place] = int(ffi.cast("intptr_t", ffi.addressof(lib, name)))
         self._addresses[k.DISSECTOR] = int(ffi.cast("intptr_t", module))
-        self._without_caches(str(engine.__file__))
+        self._settle(str(engine.__file__))
         lib.dissector_configure(module)
         self._packet_bytes = ffi.sizeof("struct nf_packet")
         self._places = _places(ffi)
 
-    def _without_caches(self, path: str) -> None:
+    def _settle(self, path: str) -> None:
+        """Switch off what makes verdicts depend on other flows, and what costs time for nothing."""
         configure = ctypes.CDLL(path).ndpi_set_config
         configure.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p)
         configure.restype = ctypes.c_int
         module = int(self._addresses[k.DISSECTOR])
-        for cache in CACHES:
-            if configure(module, None, f"lru.{cache}.size".encode(), b"0") != 0:
-                raise NdpiUnusable(f"nDPI has no cache '{cache}' that could be switched off")
+        unread = [(group, name) for group, names in UNREAD.items() for name in names]
+        for group, name in (*((None, f"lru.{cache}.size") for cache in CACHES), *unread):
+            if configure(module, group and group.encode(), name.encode(), b"0") != 0:
+                raise NdpiUnusable(f"nDPI has no setting '{name}' that could be switched off")
 
     def _check(self) -> None:
         """Ask what is known; a module that changed in silence must not judge."""
