@@ -1,7 +1,7 @@
 """The mass phase: very many mutations of the corpus through compiled kernels, in a process that may die.
 
 Kernels are compiled with bounds checks, so that a read behind the end is an error and no luck. nDPI is C:
-a segmentation fault ends the worker, not the search. A worker that dies, or says nothing for too long, is
+a segmentation fault ends the worker, not the search. A worker that dies, or works too long without a word, is
 asked again with fewer and fewer inputs until those that do it are left.
 """
 
@@ -13,16 +13,21 @@ import os
 import selectors
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import penstock
 
 BATCH = 4096  # each input of a batch has a VLAN of its own
 _COMPILING_S = 300  # before a worker's first batch is done; once for each version of the code
+_BUSY_MACHINE = 20  # how many times longer the clock may run than the worker did
+_LOOK_EVERY_S = 1.0
 _ERROR_LINES = 12
 
 
@@ -54,7 +59,10 @@ def batches(count: int) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """What workers are started with. One that says nothing for ``silence_s`` hangs."""
+    """What workers are started with. One that works for ``silence_s`` without a word hangs.
+
+    That is processor time, so that a busy machine finds nothing; one that waits is given many times as long.
+    """
 
     corpus: Path
     seed: int
@@ -143,7 +151,7 @@ def _lines(process: subprocess.Popen[bytes], silence_s: float) -> Iterator[dict[
     place, patience, rest = process.stdout.fileno(), silence_s + _COMPILING_S, b""
     with selectors.DefaultSelector() as selector:
         selector.register(place, selectors.EVENT_READ)
-        while selector.select(patience):
+        while _speaks(selector, process.pid, patience):
             said = os.read(place, 1 << 16)  # a buffered file would hide lines from the selector
             if not said:
                 process.wait()
@@ -153,6 +161,20 @@ def _lines(process: subprocess.Popen[bytes], silence_s: float) -> Iterator[dict[
                 told = json.loads(line)
                 patience = silence_s if "done" in told else patience
                 yield told
+
+
+def _speaks(selector: selectors.BaseSelector, worker: int, patience_s: float) -> bool:
+    """Wait for a word of a worker; False if it works or waits too long without one."""
+    began, worked = time.monotonic(), _worked_s(worker)
+    while not selector.select(_LOOK_EVERY_S):
+        if _worked_s(worker) - worked > patience_s or time.monotonic() - began > patience_s * _BUSY_MACHINE:
+            return False
+    return True
+
+
+def _worked_s(worker: int) -> float:
+    times = psutil.Process(worker).cpu_times()
+    return float(times.user + times.system)
 
 
 def _count(ran: Ran, told: dict[str, Any]) -> None:

@@ -16,12 +16,15 @@ from pathlib import Path
 
 import psutil
 
+from penstock.net import capture
 from penstock.net.dpi import Choice
 from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.whole_path import Followed, follow, inspect_as_file
 
 ENGINES_FIRST: tuple[Choice, ...] = ("builtin",)
+_BUFFER_BYTES, _BLOCK_RECORDS = 1 << 10, 1 << 6
+"""Inputs have a few kB: buffers of the usual size are never filled twice, and take time to make."""
 _INSPECTED = 64  # one of so many inputs goes through a file as well, which costs as much as thirty
 
 
@@ -42,15 +45,16 @@ def corpus_of(folder: Path) -> list[bytes]:
 def run(numbers: Sequence[int], mutator: Mutator, judges: Sequence[Choice], folder: Path) -> Followed:
     """Lead the inputs with these numbers through everything."""
     captures = [mutator.made(number) for number in numbers]
-    for number, capture in zip(numbers, captures, strict=True):
+    for number, made in zip(numbers, captures, strict=True):
         if number % _INSPECTED == 0:
-            inspect_as_file(capture, folder)
+            inspect_as_file(made, folder)
     return follow(captures, judges)
 
 
 def main(corpus: str, seed: str, *ranges: str) -> None:
     """Run all batches in order."""
     faulthandler.enable()
+    capture.BUFFER_BYTES, capture.BLOCK_RECORDS = _BUFFER_BYTES, _BLOCK_RECORDS
     mutator, judges, process = Mutator(corpus_of(Path(corpus)), int(seed)), engines(), psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
         for batch in ranges:
