@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from penstock.net.synth import Mix, Truth
 
 MEAN_BYTES = 500
-EPOCH_PACKETS = 1_500_000
+EPOCH_PACKETS = 500_000
 WARM_UP = 2
 PACKETS = 8_000_000
 FEW, MANY = 10_000, 1_000_000

@@ -66,7 +66,7 @@ class Host:
         if held is not None:
             _CACHE.put(key, held)
             counters.holds(node.name, held.nbytes)
-        stamper = Stamper(head.version, head.epoch, self._directory.handover, program.hosted)
+        stamper = Stamper(head.version, head.epoch, self._directory.handover)
         outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
         parcels = [*outbox.add(departures, 0), *outbox.flush()]
         yield from to_rows(stamper.frames(parcels))

@@ -57,7 +57,7 @@ def _framed(name: str, returns: Schema, directory_name: str) -> Batches:
         program, counters = directory.load(version), Counters()
         boundary, stamper = (
             boundary_for(directory, epoch, f"-task-{place}"),
-            Stamper(version, epoch, directory.handover, program.hosted),
+            Stamper(version, epoch, directory.handover),
         )
         outbox = Outbox(f"{name}#{place:05d}", place % 120, boundary)
         with failures_recorded(directory):

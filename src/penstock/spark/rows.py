@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.engine.outbox import Parcel
 from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.frames.slices import addresses
-from penstock.spark.handover import BY_REFERENCE_BYTES, lay_down, least_alone_bytes
+from penstock.spark.handover import BY_REFERENCE_BYTES, lay_down
 from penstock.topology.stream import SLICES
 
 CLOCK = "__clock__"
@@ -27,25 +27,14 @@ class Stamper:
     version: int
     epoch: int
     handover: Path
-    """Where large payloads are laid down."""
-    hosted: Container[str]
-    """The nodes that hops run, which pick them up; sinks and Spark's own nodes do not."""
+    """Where large payloads for many slices are laid down."""
 
     def frames(self, parcels: Iterable[Parcel]) -> list[Frame]:
         """The frames of parcels that were made together."""
-        groups = [list(group) for _, group in groupby(parcels, key=lambda parcel: id(parcel.payload))]
-        large = [group for group in groups if self._is_large(group)]
-        laid = lay_down(self.handover, self.epoch, [group[0].payload for group in large]) if large else []
-        references = {id(group): reference for group, reference in zip(large, laid, strict=True)}
-        return [
-            self._frame(parcel, references.get(id(group), parcel.payload), id(group) in references)
-            for group in groups
-            for parcel in group
-        ]
-
-    def _is_large(self, group: list[Parcel]) -> bool:
-        least = BY_REFERENCE_BYTES if len(group) > 1 else least_alone_bytes()
-        return len(group[0].payload) >= least and group[0].node in self.hosted
+        found: list[Frame] = []
+        for _, group in groupby(parcels, key=lambda parcel: id(parcel.payload)):
+            found += self._of_one_payload(list(group))
+        return found
 
     def control(
         self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: int
@@ -68,7 +57,13 @@ class Stamper:
             kind=kind,
         )
 
-    def _frame(self, parcel: Parcel, payload: bytes, is_reference: bool) -> Frame:
+    def _of_one_payload(self, parcels: list[Parcel]) -> list[Frame]:
+        payload, kind = parcels[0].payload, "data"
+        if len(parcels) > 1 and len(payload) >= BY_REFERENCE_BYTES:
+            payload, kind = lay_down(self.handover, self.epoch, payload), "reference"
+        return [self._frame(parcel, payload, kind) for parcel in parcels]
+
+    def _frame(self, parcel: Parcel, payload: bytes, kind: str) -> Frame:
         return Frame(
             address=address_of(parcel.node, parcel.slice),
             node=parcel.node,
@@ -83,7 +78,7 @@ class Stamper:
             first_time=None,
             last_time=None,
             payload=payload,
-            kind="reference" if is_reference else "data",
+            kind=kind,
         )
 
 

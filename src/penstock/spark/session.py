@@ -14,7 +14,6 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.spark.classes import jvm_options
-from penstock.spark.handover import ONE_MACHINE
 from penstock.spark.home import spark_home
 from penstock.spark.intake import Fabric
 from penstock.spark.java import find_java
@@ -99,7 +98,6 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
         return {}
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.environ[ONE_MACHINE] = "1" if options.master.startswith("local") else ""
     if options.master.startswith(("local", "spark://")):  # others ship the archives to their machines
         os.environ["SPARK_HOME"] = str(spark_home())
     return {
