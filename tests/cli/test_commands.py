@@ -118,3 +118,25 @@ def test_an_unknown_bench_is_exit_code_2() -> None:
 def test_doctor_speaks_json(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["doctor", "--json", "--dir", str(tmp_path)])
     assert {"Python", "Java", "polars"} <= {check["name"] for check in json.loads(result.stdout)}
+
+
+def test_a_run_is_named_by_its_directory_or_by_its_topology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (".penstock/numbers", "elsewhere"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "run.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for named in ("numbers", ".penstock/numbers", "elsewhere"):
+        assert "no incidents" in invoke("incidents", named)
+        assert "no savepoints" in invoke("savepoint", "list", named)
+
+
+@pytest.mark.parametrize("command", [("incidents",), ("savepoint", "list"), ("savepoint", "create")])
+def test_what_is_no_run_is_refused_with_those_that_are(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".penstock" / "numbers").mkdir(parents=True)
+    (tmp_path / ".penstock" / "numbers" / "run.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert "numbers" in invoke(*command, "nubmers", code=2)

@@ -15,11 +15,14 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.errors import InternalError
 from penstock.testing import chaos
 from penstock.testing.chaos import faults as points
 from penstock.testing.chaos.damage import damage, lose_last_commit
 from penstock.testing.chaos.dying import dying
+from penstock.testing.chaos.families import PER_EPOCH, ROWS
 from penstock.testing.chaos.faults import POINTS, Fault, claim, lay_out
+from penstock.testing.chaos.lane import Lane, Rounds, Work
 from penstock.testing.chaos.mutations import MUTATIONS
 from penstock.testing.chaos.schedules import in_turn
 from penstock.testing.chaos.watched import with_points
@@ -30,6 +33,31 @@ SCENARIOS = {scenario.name: scenario for scenario in chaos.SCENARIOS}
 
 def outcome(schedule: chaos.Schedule, **values: object) -> chaos.Outcome:
     return chaos.Outcome(schedule, **{"events": 100, "seconds": 1.0, "recovery_s": 0.5, **values})  # type: ignore[arg-type]
+
+
+def test_rounds_begin_one_by_one_and_none_begins_after_the_end() -> None:
+    read, write = os.pipe()
+    rounds = Rounds(os.fdopen(read, "rb"))
+    os.write(write, b"\n\n")
+    assert rounds.wait_for(0)
+    assert rounds.wait_for(1)
+    os.close(write)
+    assert not rounds.wait_for(2)
+
+
+@pytest.mark.long
+def test_a_lane_that_dies_does_not_pass_for_one_that_found_nothing() -> None:
+    def broken(folder: Path) -> ps.Topology:
+        raise OSError("no room")
+
+    work = Work([SCENARIOS["no-fault"]], [chaos.Check("broken", broken)], seed=0)
+    told: list[chaos.Outcome] = []
+    lane = Lane(work, told.append)
+    lane.advance(0)
+    lane._hearing.join()
+    with pytest.raises(InternalError):
+        lane.finish()
+    assert not told
 
 
 def test_a_schedule_follows_from_scenario_check_and_seed_alone() -> None:
@@ -112,7 +140,7 @@ def test_points_change_nothing_where_no_fault_is_due(tmp_path: Path) -> None:
     lay_out(tmp_path / "faults", [])
     plain = FAMILIES["keyed"].build(tmp_path)
     assert run(with_points(plain, tmp_path / "faults"))["table"].equals(run(plain)["table"])
-    assert (tmp_path / "faults" / "reading.visits").stat().st_size == 7
+    assert (tmp_path / "faults" / "reading.visits").stat().st_size == ROWS // PER_EPOCH
 
 
 @pytest.mark.parametrize("kind", ["tear", "double", "flip"])

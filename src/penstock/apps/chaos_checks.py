@@ -13,7 +13,7 @@ from penstock.testing.chaos import Check
 from penstock.topology import specs
 from penstock.topology.graph import Graph, Node, Spec
 
-_EPOCHS = 6
+_EPOCHS = 5
 _SLICES = 6
 
 
@@ -56,8 +56,8 @@ def app_tracker_check(folder: Path) -> ps.Topology:
 
 def smart_pcc_check(folder: Path) -> ps.Topology:
     """Generated subscribers."""
-    top = smart_pcc.topology(subscribers=200, rows=6_000, rate=None, directory=folder / "out")
-    return small(top, rows=3_000 // _EPOCHS)
+    top = smart_pcc.topology(subscribers=200, rows=5_000, rate=None, directory=folder / "out")
+    return small(top, rows=2_500 // _EPOCHS)
 
 
 def flow_control_check(folder: Path) -> ps.Topology:
@@ -68,8 +68,8 @@ def flow_control_check(folder: Path) -> ps.Topology:
 
 def click_stream_check(folder: Path) -> ps.Topology:
     """A made-up site."""
-    top = click_stream.topology(rows=6_000, directory=folder / "out")
-    return small(top, rows=6_000 // _EPOCHS)
+    top = click_stream.topology(rows=5_000, directory=folder / "out")
+    return small(top, rows=5_000 // _EPOCHS)
 
 
 def slow_paths_check(folder: Path) -> ps.Topology:

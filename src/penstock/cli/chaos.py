@@ -35,7 +35,7 @@ def chaos(
     doubled or wrong.
     """
     from penstock.apps.chaos_checks import APPLICATIONS
-    from penstock.testing.chaos import FAMILIES, SCENARIOS, run_matrix
+    from penstock.testing.chaos import FAMILIES, SCENARIOS, Report, run_matrix
 
     scenarios = _chosen("scenario", SCENARIOS, scenario)
     checks = _chosen("check", (*FAMILIES, *APPLICATIONS), check)
@@ -46,12 +46,21 @@ def chaos(
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     one = seed is not None and len(scenarios) == len(checks) == 1
-    report = run_matrix(
-        scenarios, checks, seconds=0 if one else seconds, seed=seed or 0, tell=_tell, until_red=until_red
-    )
-    typer.echo(report.table())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report.to_json(), indent=1))
+    report = Report()
+    try:
+        run_matrix(
+            scenarios,
+            checks,
+            seconds=0 if one else seconds,
+            seed=seed or 0,
+            tell=_tell,
+            until_red=until_red,
+            report=report,
+        )
+    finally:
+        typer.echo(report.table())
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(report.to_json(), indent=1))
     if report.red:
         typer.echo(
             f"{len(report.red)} schedules went wrong; {out} says how to run each of them again", err=True

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli.chaos import chaos
+from penstock.cli.finding import Run
 from penstock.cli.net import app as net_app
 from penstock.cli.options import parse_settings, parse_time
 from penstock.cli.savepoint import app as savepoint_app
@@ -174,7 +175,7 @@ def describe(
 
 @app.command()
 def incidents(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The run's directory.")],
+    directory: Run,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object per line.")] = False,
 ) -> None:
     """Say what went wrong in a run, and what was done about it."""
@@ -182,10 +183,6 @@ def incidents(
     from penstock.control.incidents import read_incidents
     from penstock.control.run_directory import RunDirectory
 
-    if not (directory / "run.json").exists():
-        raise typer.BadParameter(
-            f"{directory} is no run directory; runs are in .penstock/NAME unless --dir says"
-        )
     found = read_incidents(RunDirectory(directory).incidents)
     if as_json:
         for incident in found:

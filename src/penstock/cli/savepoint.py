@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import numbers
+from penstock.cli.finding import Run
 from penstock.errors import SavepointBroken
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ app = typer.Typer(
     help="Take, check, compare and restore savepoints.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Run = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of a run (its --dir).")]
 Kept = Annotated[Path, typer.Argument(metavar="SAVEPOINT", help="The folder of a savepoint.")]
 Partitions = Annotated[
     int | None, typer.Option(min=1, help="State partitions, a divisor of 120.", show_default="as they were")
@@ -38,7 +38,7 @@ def _group() -> None:
 def create(
     directory: Run,
     to: Annotated[
-        Path | None, typer.Option(help="Where to put it.", show_default="DIR/savepoints/<time and epoch>")
+        Path | None, typer.Option(help="Where to put it.", show_default="RUN/savepoints/<time and epoch>")
     ] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for an epoch boundary.")] = 120.0,
 ) -> None:

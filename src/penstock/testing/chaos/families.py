@@ -13,7 +13,7 @@ import polars as pl
 import penstock as ps
 from penstock.testing.chaos.checks import Check
 
-ROWS = 1_400
+ROWS = 1_000
 PER_EPOCH = 200
 SLICES = 6
 SCHEMA = {"n": int, "key": str, "amount": float, "time": dt.datetime}

@@ -1,6 +1,6 @@
 """Schedules that need places of their own run beside the others, in a process of their own.
 
-`python -m penstock.testing.chaos.lane` is that process. It gets its work on standard input, then a line for
+`main` is that process. It gets its work on standard input, then a line for
 each round that may begin, and gives outcomes on standard output; when its input ends, so does it.
 """
 
@@ -15,17 +15,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import IO
 
 import cloudpickle
 
+from penstock.errors import InternalError
 from penstock.testing.chaos.checks import Check
 from penstock.testing.chaos.grounds import Grounds
 from penstock.testing.chaos.processes import end_with_parent
 from penstock.testing.chaos.schedules import Scenario, in_turn
 from penstock.testing.chaos.trial import Outcome, run_schedule
-
-_LAST = signal.SIGUSR1
-"""Asks the process to begin no further schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,13 @@ class Lane:
     def finish(self) -> None:
         """Let it finish the schedule that is under way."""
         assert self._process.stdin is not None
-        self._process.send_signal(_LAST)
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         self._hearing.join()
+        if self._process.wait() != 0:
+            raise InternalError(
+                what="the process for schedules beside the others has died; see what it printed"
+            )
 
     def close(self) -> None:
         """End it with all that it has started."""
@@ -96,27 +98,44 @@ def lane_for(work: Work, tell: Callable[[Outcome], None]) -> Iterator[Lane | Non
             lane.close()
 
 
+class Rounds:
+    """The rounds that may begin, as a stream tells with a line for each; its end is the end of all."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._begun = 0
+        self._ended = False
+        self._news = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait_for(self, number: int) -> bool:
+        """Whether a round may begin; waits until that is known."""
+        with self._news:
+            self._news.wait_for(lambda: self._ended or self._begun > number)
+            return not self._ended
+
+    def _read(self) -> None:
+        while True:
+            line = self._stream.readline()
+            with self._news:
+                self._begun += 1
+                self._ended = not line
+                self._news.notify()
+            if not line:
+                return
+
+
 def main() -> None:
     """Run what standard input asks for."""
     end_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
-    ending: list[int] = []
-    signal.signal(_LAST, lambda number, _: ending.append(number))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else is printed here is not an answer
     work: Work = pickle.load(sys.stdin.buffer)
-    rounds = 0
+    rounds = Rounds(sys.stdin.buffer)
     with Grounds() as grounds:
         for schedule in in_turn(work.scenarios, work.checks, work.seed):
-            while rounds <= schedule.seed - work.seed:
-                if not sys.stdin.buffer.readline():
-                    return
-                rounds += 1
-            if ending:
+            if not rounds.wait_for(schedule.seed - work.seed):
                 return
             answers.write(cloudpickle.dumps(run_schedule(schedule, grounds)))
             answers.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -23,10 +23,12 @@ def run_matrix(
     seed: int = 0,
     tell: Callable[[Outcome], None] | None = None,
     until_red: bool = False,
+    report: Report | None = None,
 ) -> Report:
     """Let faults loose on the checks until the time is up, and count what is lost, doubled or wrong.
 
-    ``until_red`` ends with the first schedule that goes wrong.
+    ``until_red`` ends with the first schedule that goes wrong. Should this be interrupted, a ``report`` that
+    was given has what was counted so far.
     """
     if not any(scenario.suits(check) for scenario in scenarios for check in checks):
         raise BadArgument(
@@ -35,7 +37,7 @@ def run_matrix(
             got=f"{[s.name for s in scenarios]} and {[c.name for c in checks]}",
             allowed="at least one scenario that suits a check",
         )
-    report, began, noting = Report(), time.monotonic(), threading.Lock()
+    report, began, noting = report or Report(), time.monotonic(), threading.Lock()
 
     def note(outcome: Outcome) -> None:
         with noting:

@@ -15,7 +15,7 @@ def at_point(point: str) -> Draw:
     """A process dies there once, or also when it is tried again; or the driver dies while it is there."""
 
     def draw(chance: random.Random) -> Sequence[Fault]:
-        visit = chance.randint(1, 6)
+        visit = chance.randint(1, 4)
         how = chance.choice(("once", "twice", "driver"))
         if how == "driver":
             return [Fault(point, visit, "hold")]
@@ -29,7 +29,7 @@ def from_outside(*actions: str, seconds: float = 0.0) -> Draw:
 
     def draw(chance: random.Random) -> Sequence[Fault]:
         longest = seconds and round(chance.uniform(0.2, seconds), 1)
-        return [Fault(COMMITTED, chance.randint(1, 5), "do", longest, chance.choice(actions))]
+        return [Fault(COMMITTED, chance.randint(1, 4), "do", longest, chance.choice(actions))]
 
     return draw
 
@@ -37,7 +37,7 @@ def from_outside(*actions: str, seconds: float = 0.0) -> Draw:
 def any_death(chance: random.Random, earliest: int = 1) -> Fault:
     """A process dies somewhere."""
     deed = chance.choice(("die", "hold"))
-    return Fault(chance.choice(_PROCESS_POINTS), chance.randint(earliest, earliest + 4), deed)  # type: ignore[arg-type]
+    return Fault(chance.choice(_PROCESS_POINTS), chance.randint(earliest, earliest + 3), deed)  # type: ignore[arg-type]
 
 
 def slow(chance: random.Random) -> Sequence[Fault]:
@@ -45,7 +45,7 @@ def slow(chance: random.Random) -> Sequence[Fault]:
     points = chance.sample(_PROCESS_POINTS, 3)
     deeds = ("sleep", "freeze")
     return [
-        Fault(point, chance.randint(1, 5), chance.choice(deeds), round(chance.uniform(0.1, 0.8), 1))  # type: ignore[arg-type]
+        Fault(point, chance.randint(1, 4), chance.choice(deeds), round(chance.uniform(0.1, 0.8), 1))  # type: ignore[arg-type]
         for point in points
     ]
 
@@ -73,13 +73,13 @@ def two_at_once(chance: random.Random) -> Sequence[Fault]:
 def during_recovery(chance: random.Random) -> Sequence[Fault]:
     """Three deaths in a row, each as soon as the run is back from the one before."""
     point = chance.choice(("planning", "after-offsets", "reading", "in-write", "before-sink", "after-sink"))
-    visit = chance.randint(1, 5)
+    visit = chance.randint(1, 4)
     return [Fault(point, visit + i, chance.choice(("die", "hold"))) for i in range(4)]
 
 
 def during_change(chance: random.Random) -> Sequence[Fault]:
     """The topology is changed, and a process dies in the epochs around the change."""
-    epoch = chance.randint(1, 4)
+    epoch = chance.randint(1, 3)
     change = Fault(COMMITTED, epoch, "do", action="change")
     point = chance.choice(_PROCESS_POINTS)
     deaths = [Fault(point, epoch + chance.randint(0, 2), chance.choice(("die", "hold")))]
@@ -90,7 +90,7 @@ def during_change(chance: random.Random) -> Sequence[Fault]:
 
 def during_savepoint(chance: random.Random) -> Sequence[Fault]:
     """A savepoint is taken, and a process dies meanwhile."""
-    epoch = chance.randint(1, 4)
+    epoch = chance.randint(1, 3)
     return [Fault(COMMITTED, epoch, "do", action="savepoint"), any_death(chance, epoch)]
 
 
@@ -103,7 +103,7 @@ def during_rescale(chance: random.Random) -> Sequence[Fault]:
 
 def dying_change(chance: random.Random) -> Sequence[Fault]:
     """The driver dies while it writes a new version of the topology."""
-    return [Fault(COMMITTED, chance.randint(1, 4), "do", action="change-and-die")]
+    return [Fault(COMMITTED, chance.randint(1, 3), "do", action="change-and-die")]
 
 
 def cluster_workers(chance: random.Random) -> Sequence[Fault]:
