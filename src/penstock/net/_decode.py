@@ -15,6 +15,7 @@ from penstock.net._network import MAPPED, ip
 from penstock.net._transport import is_tunnel, transport
 
 TCP, UDP, _WITHOUT_OPTIONS = 6, 17, 0x45
+_WHOLE = 12  # bytes that fit into a view itself
 
 
 @step
@@ -147,9 +148,20 @@ def _write_plain(
 
 
 @kernel
-def gather(data: Column, places: Column, ends: Column, out: Column) -> None:
-    """Copy the captured bytes of all packets, one behind the other."""
-    for i in range(places.shape[1]):
-        at = places[1, i] - ends[i]
-        for k in range(ends[i], ends[i + 1]):
-            out[k] = data[at + k]
+def views(data: Column, places: Column, lengths: Column, out: Column) -> None:
+    """Where the bytes of each packet lie, in the form of Arrow's views: length, first four bytes, 0, place.
+
+    Short ones are in the view itself.
+    """
+    for i in range(len(places)):
+        at, size = places[i], np.int64(lengths[i])
+        out[i, 0] = lengths[i]
+        whole = size <= _WHOLE
+        for word in range(3 if whole else 1):
+            begin = 4 * word
+            value = np.uint32(0)
+            for k in range(begin, min(begin + 4, size)):
+                value |= np.uint32(data[at + k]) << np.uint32(8 * (k - begin))
+            out[i, 1 + word] = value
+        if not whole:
+            out[i, 2], out[i, 3] = 0, at

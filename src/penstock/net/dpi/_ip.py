@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.frames._jit import step
+from penstock.net._gather import copy
 from penstock.net.dpi import records as r
 from penstock.net.dpi.records import get
 
@@ -73,6 +74,5 @@ def packet(
         big(out, start + 14, 0x2000, 2)
     elif protocol == UDP:
         big(out, start + 4, head + size, 2)
-    for k in range(size):
-        out[start + head + k] = data[at + r.HEAD + k]
+    copy(data, at + r.HEAD, out, start + head, size)
     return total, start

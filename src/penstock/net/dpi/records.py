@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.frames._jit import Column, kernel, step
+from penstock.net._gather import copy
 
 TIME, SEQ, ACK, KEPT, WIRE, FLAGS, IS_REPLY, ICMP_TYPE, ICMP_CODE = 0, 8, 12, 16, 18, 20, 21, 22, 23
 HEAD = 24
@@ -98,6 +99,5 @@ def write(
         data[at + IS_REPLY] = is_reply[i]
         data[at + ICMP_TYPE] = kinds[i]
         data[at + ICMP_CODE] = codes[i]
-        for k in range(size):
-            data[at + HEAD + k] = payloads[offsets[i] + k]
+        copy(payloads, offsets[i], data, at + HEAD, size)
         cursor[g] = at + HEAD + size
