@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 from tests.net import making as m
+from tests.net.rows import rows_of
 
 from penstock.net import ip_text
 from penstock.net._layout import REASONS, TUNNELS
@@ -221,3 +222,12 @@ def test_every_column_has_its_declared_type() -> None:
     frame = decode_block(block, tuple(TYPES))
     assert of_frame(frame) == Schema.of(schema_of(tuple(TYPES)))
     assert frame["packet"].to_list() == [m.ethernet(PLAIN)]
+
+
+def test_the_bytes_of_a_packet_are_those_captured_however_few_and_stay_when_rows_are_moved() -> None:
+    packets = [bytes(range(size)) for size in (0, 1, 4, 5, 12, 13, 14, 200, 0, 3)]
+    frame = rows_of(packets)
+    assert frame["packet"].to_list() == packets
+    assert frame[::-1]["packet"].to_arrow().cast("large_binary").to_pylist() == packets[::-1]
+    assert frame.select(pl.col("packet").bin.slice(1, 11)).to_series().to_list() == [p[1:12] for p in packets]
+    assert rows_of([])["packet"].to_list() == []

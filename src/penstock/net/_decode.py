@@ -158,10 +158,10 @@ def views(data: Column, places: Column, lengths: Column, out: Column) -> None:
         out[i, 0] = lengths[i]
         whole = size <= _WHOLE
         for word in range(3 if whole else 1):
-            begin = 4 * word
             value = np.uint32(0)
-            for k in range(begin, min(begin + 4, size)):
-                value |= np.uint32(data[at + k]) << np.uint32(8 * (k - begin))
+            for k in range(4):
+                if 4 * word + k < size:
+                    value |= np.uint32(data[at + 4 * word + k]) << np.uint32(8 * k)
             out[i, 1 + word] = value
         if not whole:
             out[i, 2], out[i, 3] = 0, at
