@@ -61,10 +61,11 @@ def test_trends_are_those_of_the_truth_however_epochs_are_cut(
 
 
 def test_the_text_of_the_made_up_log_says_what_its_columns_say(logs: Path) -> None:
-    from penstock.connect.files import ACCESS_LOG
+    from penstock.apps.click_stream.generated import COLUMNS
     from penstock.connect.parsing_access_log import AccessLogLines
+    from penstock.topology.schema import Schema
 
-    rows = AccessLogLines(ACCESS_LOG).block((logs / "1.log").read_bytes(), pytest.fail)
+    rows = AccessLogLines(Schema.of(COLUMNS)).block((logs / "1.log").read_bytes(), pytest.fail)
     made = SITE.requests(REQUESTS // 4, REQUESTS // 4)
     assert rows.select(made.columns).equals(made)
 
@@ -148,6 +149,25 @@ def test_nothing_of_sessions_that_are_over_is_kept(tmp_path: Path) -> None:
         most = max(most, sizes[2])
     assert most >= 15, "pages of a session that goes on are known"
     assert max(sizes) <= 2
+
+
+@pytest.mark.long
+def test_pages_are_still_told_apart_when_most_of_them_have_been_forgotten(tmp_path: Path) -> None:
+    """A table that has become sparse is numbered anew: no user may be led to another page by that."""
+    once = [_line(n % 60, f"/once/{n}") for n in range(3_000)]
+    again = [_line(60 + 50 * n, page) for n, page in enumerate(("/a", "/b", "/c", "/d", "/e", "/f"))]
+    (tmp_path / "a.log").write_text("".join([*once, *again]))
+    top = click_stream.topology(tmp_path, away="1m", window="1m", lateness="0s")
+    reference = engine.ReferenceRun(top)
+    reference.step(engine.Epoch(len(once)))
+    reference.drain(engine.Epoch(1))
+    found = reference.result()["trends"].drop_nulls("pattern")["pattern"].to_list()
+    assert [f for f in dict.fromkeys(found) if "once" not in f] == [
+        "/a > /b > /c",
+        "/b > /c > /d",
+        "/c > /d > /e",
+        "/d > /e > /f",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from penstock.connect.files import ACCESS_LOG, Files
 from penstock.connect.parsing_access_log import AccessLogLines
 from penstock.connect.source import Limit
 from penstock.errors import BadArgument
+from penstock.frames.hashing import stable_hash
 from penstock.testing.sources import check_source, read_range
+from penstock.topology.schema import Schema
 
 COMBINED = (
     '10.0.0.1 - ann [05/Jan/2026:08:15:30 +0100] "GET /shop?item=7 HTTP/1.1" 200 512 '
@@ -53,6 +55,14 @@ def test_every_field_of_the_combined_format_with_a_cookie_is_found() -> None:
         "agent": "Mozilla/5.0 (X11)",
         "cookie": "id=9; theme=dark",
     }
+
+
+def test_a_visitor_is_the_stable_hash_of_host_and_agent() -> None:
+    lines = "\n".join([COMBINED, COMBINED.replace("10.0.0.1", "h"), COMBINED.partition(' "http')[0]]).encode()
+    columns = {"visitor": "uint64", "host": "string", "agent": "string"}
+    rows = AccessLogLines(Schema.of(columns)).block(lines, pytest.fail)
+    assert rows["visitor"].to_list() == stable_hash([rows["host"], rows["agent"]]).tolist()
+    assert rows["visitor"].n_unique() == 3
 
 
 def test_the_common_format_has_no_quoted_fields_at_the_end_and_dashes_are_nulls() -> None:

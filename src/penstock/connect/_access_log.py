@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from penstock.frames._jit import Column, kernel, step
+from penstock.frames._kernels import NULL, folded, hash_one
 
 HOST, USER, METHOD, PATH, QUERY, PROTOCOL, REFERRER, AGENT, COOKIE = range(9)
 TEXTS = 9
@@ -26,11 +29,30 @@ _NEWLINE, _RETURN, _SPACE, _QUOTE, _BACKSLASH = 10, 13, 32, 34, 92
 _OPEN, _CLOSE, _COLON, _SLASH, _DASH, _PLUS, _QUESTION = 91, 93, 58, 47, 45, 43, 63
 _MONTHS = np.frombuffer(b"JanFebMarAprMayJunJulAugSepOctNovDec", np.uint8)
 _SECOND = 1_000_000
+_ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_PLACES = np.uint64(0x0001020304050607)  # multiplied by 256**k, its highest byte is k
+
+
+@step
+def _word(data: Column, at: int) -> Any:
+    """Eight bytes as a number; the compiler makes one load of this."""
+    word = np.uint64(0)
+    for j in range(8):
+        word |= np.uint64(data[np.uint64(at) + np.uint64(j)]) << np.uint64(8 * j)
+    return word
 
 
 @step
 def _find(data: Column, at: int, end: int, wanted: int) -> int:
-    """The place of a byte, or ``end``."""
+    """The place of a byte, or ``end``. Eight bytes at once: a byte that is the wanted one becomes 0."""
+    pattern = np.uint64(wanted) * _ONES
+    while at + 8 <= end:
+        word = _word(data, at) ^ pattern
+        zeros = (word - _ONES) & ~word & _HIGHS
+        if zeros:
+            first = zeros & (~zeros + np.uint64(1))
+            return at + np.int64(((first >> np.uint64(7)) * _PLACES) >> np.uint64(56))
+        at += 8
     while at < end and data[at] != wanted:
         at += 1
     return at
@@ -129,20 +151,20 @@ def _is_escaped(data: Column, at: int) -> bool:
 
 
 @step
-def _quote_end(data: Column, quotes: Column, number: int, end: int, is_request: bool) -> int:  # noqa: FBT001 - a kernel's flag
-    """The number of the quote that ends a field: what follows it is the line's end or the next field.
+def _quote_end(data: Column, at: int, end: int, is_request: bool) -> int:  # noqa: FBT001 - a kernel's flag
+    """The place of the quote that ends a field: what follows it is the line's end or the next field.
 
     Old servers did not escape quotes, so not every quote inside of a request ends it.
     """
-    while number < len(quotes) and quotes[number] < end:
-        at = quotes[number]
+    at = _find(data, at, end, _QUOTE)
+    while at < end:
         is_last = at + 1 == end
         if (is_last or data[at + 1] == _SPACE) and not _is_escaped(data, at):
             if not is_request:
-                return number
+                return at
             if at + 2 < end and (48 <= data[at + 2] <= 57 or data[at + 2] == _DASH):
-                return number
-        number += 1
+                return at
+        at = _find(data, at + 1, end, _QUOTE)
     return NONE
 
 
@@ -172,27 +194,23 @@ def _put_request(data: Column, at: int, end: int, texts: Column, row: int) -> No
 
 
 @step
-def _put_quoted(data: Column, quotes: Column, number: int, at: int, end: int, texts: Column, row: int) -> int:
+def _put_quoted(data: Column, at: int, end: int, texts: Column, row: int) -> int:
     """Referrer, agent and cookie, as many of them as there are."""
     for field in (REFERRER, AGENT, COOKIE):
         if at >= end or data[at] != _QUOTE:
             return GOOD
-        number = _quote_end(data, quotes, number + 1, end, False)
-        if number < 0:
+        close = _quote_end(data, at + 1, end, False)
+        if close < 0:
             return NO_END
-        close = quotes[number]
         if not (close == at + 2 and data[at + 1] == _DASH):
             _put(texts, row, field, at + 1, close)
         at = close + 2
-        number += 1
     return GOOD
 
 
 @step
-def _line(
-    data: Column, quotes: Column, number: int, at: int, end: int, texts: Column, numbers: Column, row: int
-) -> int:
-    """Enter the fields of one line, whose first quote has this number; gives why it is bad, or GOOD."""
+def _line(data: Column, at: int, end: int, texts: Column, numbers: Column, row: int) -> int:
+    """Enter the fields of one line; gives why it is bad, or GOOD."""
     host = _find(data, at, end, _SPACE)
     opened = _find(data, host, end, _OPEN)
     if host == at or opened >= end or data[opened - 1] != _SPACE:
@@ -207,12 +225,9 @@ def _line(
         _put(texts, row, USER, ident + 1, opened - 1)
     if closed + 2 >= end or data[closed + 1] != _SPACE or data[closed + 2] != _QUOTE:
         return NO_REQUEST
-    while quotes[number] < closed + 2:
-        number += 1
-    number = _quote_end(data, quotes, number + 1, end, True)
-    if number < 0:
+    quote = _quote_end(data, closed + 3, end, True)
+    if quote < 0:
         return NO_REQUEST
-    quote = quotes[number]
     _put_request(data, closed + 3, quote, texts, row)
     status = _find(data, quote + 2, end, _SPACE)
     numbers[STATUS, row] = _number(data, quote + 2, status)
@@ -223,37 +238,56 @@ def _line(
         numbers[BYTES, row] = _number(data, status + 1, size)
         if numbers[BYTES, row] < 0:
             return BAD_BYTES
-    return _put_quoted(data, quotes, number + 1, size + 1, end, texts, row)
+    return _put_quoted(data, size + 1, end, texts, row)
 
 
 @kernel
-def scan(
-    data: Column,
-    breaks: Column,
-    quotes: Column,
-    lines: Column,
-    texts: Column,
-    numbers: Column,
-    reasons: Column,
-) -> int:
+def line_breaks(data: Column) -> int:
+    """How many there are."""
+    count, at, end = 0, np.uint64(0), np.uint64(len(data))
+    while at < end:
+        some = np.uint8(0)  # so small that the compiler adds up 16 and more at once
+        for i in range(at, min(at + np.uint64(255), end)):
+            some += np.uint8(data[i] == _NEWLINE)
+        count += some
+        at += np.uint64(255)
+    return count
+
+
+@kernel
+def scan(data: Column, lines: Column, texts: Column, numbers: Column, reasons: Column) -> int:
     """Enter every line that is not blank; gives how many there are.
 
-    ``breaks`` are the places of the line breaks and the end, ``quotes`` those of the quotes. ``lines`` gets
-    where lines begin and end, ``texts`` where their fields do.
+    ``lines`` gets where lines begin and end, ``texts`` where their fields do.
     """
-    row, at, number = 0, 0, 0
-    for end in breaks:
+    row, at = 0, 0
+    while at < len(data):
+        end = _find(data, at, len(data), _NEWLINE)
         last = end - 1 if end > at and data[end - 1] == _RETURN else end
-        while number < len(quotes) and quotes[number] < at:
-            number += 1
         if last > at:
             lines[0, row], lines[1, row] = at, last
             numbers[BYTES, row] = NONE
-            texts[row, :] = NONE
-            reasons[row] = _line(data, quotes, number, at, last, texts, numbers, row)
+            for place in range(2 * TEXTS):
+                texts[row, place] = NONE
+            reasons[row] = _line(data, at, last, texts, numbers, row)
             row += 1
         at = end + 1
     return row
+
+
+@kernel
+def visitors(data: Column, texts: Column, hashes: Column) -> None:
+    """The stable hash of host and agent, as ``frames.hashing.stable_hash`` has it."""
+    for i in range(len(texts)):
+        hashes[i] = folded(
+            folded(np.uint64(0), _field_hash(data, texts, i, HOST)), _field_hash(data, texts, i, AGENT)
+        )
+
+
+@step
+def _field_hash(data: Column, texts: Column, row: int, field: int) -> Any:
+    begin, end = texts[row, 2 * field], texts[row, 2 * field + 1]
+    return NULL if begin < 0 else hash_one(data, np.uint64(begin), np.uint64(end))
 
 
 @kernel

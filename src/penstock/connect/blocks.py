@@ -10,7 +10,8 @@ import numpy as np
 from penstock.connect.compression import BrokenStream
 from penstock.connect.parsing import record_ends
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
+"""Small enough to stay in the cache while it is cut and parsed."""
 MAX_RECORD_BYTES = 16 << 20
 RAW_BYTES = 64 << 10  # of a record that is too long, this much is kept for inspection
 _TOO_LONG = f"the record is longer than {MAX_RECORD_BYTES >> 20} MiB; its beginning is kept"
@@ -77,10 +78,9 @@ class _Cutter:
     def feed(self, data: bytes) -> Iterator[Block]:
         if self._passing is not None:
             data = self._pass_over(data)
-        self._held += data
-        cut = self._last_end()
-        if cut:
-            yield from self._take(cut)
+        whole, self._held = self._divided(data)
+        if whole:
+            yield from self._take(whole)
         elif len(self._held) > MAX_RECORD_BYTES:
             self._passing = (self._position, self._held[:RAW_BYTES])
             self._position += len(self._held)
@@ -90,12 +90,12 @@ class _Cutter:
         """Give out the rest; after a fault the last record is not whole and goes with the reason."""
         if self._passing is not None:
             self._finish_passing()
-        yield from self._take(len(self._held) if fault is None else self._last_end())
-        if fault is not None:
+        if fault is None:
+            yield from self._take(self._held)
+        else:
             self._reject(self._position, self._held[:RAW_BYTES], fault)
 
-    def _take(self, count: int) -> Iterator[Block]:
-        data, self._held = self._held[:count], self._held[count:]
+    def _take(self, data: bytes) -> Iterator[Block]:
         begin = 0
         if len(data) > MAX_RECORD_BYTES:  # judged by the record alone, never by where chunks ended
             ends = np.append(record_ends(data, self._quote), len(data) - 1)
@@ -107,7 +107,7 @@ class _Cutter:
                 begin = int(ends[i]) + 1
         if begin < len(data):
             yield Block(self._position + begin, data[begin:])
-        self._position += count
+        self._position += len(data)
 
     def _pass_over(self, data: bytes) -> bytes:
         cut = data.find(b"\n") + 1
@@ -122,9 +122,14 @@ class _Cutter:
         self._reject(*self._passing, _TOO_LONG)
         self._passing = None
 
-    def _last_end(self) -> int:
-        """The place after the last line break that ends a record, 0 if there is none."""
-        if self._quote is None:
-            return self._held.rfind(b"\n") + 1
-        ends = record_ends(self._held, self._quote)
-        return int(ends[-1]) + 1 if len(ends) else 0
+    def _divided(self, data: bytes) -> tuple[bytes, bytes]:
+        """What is held and the data, cut after the last record that ends there."""
+        if self._quote is None:  # no line break is held: all but the last record is copied only once
+            cut = data.rfind(b"\n") + 1
+            if not cut:
+                return b"", self._held + data
+            return b"".join((self._held, memoryview(data)[:cut])), data[cut:]
+        held = self._held + data
+        ends = record_ends(held, self._quote)
+        cut = int(ends[-1]) + 1 if len(ends) else 0
+        return held[:cut], held[cut:]

@@ -73,15 +73,14 @@ def _unavailable(piece: Piece, error: OSError) -> SourceUnavailable:
 
 
 class _LineReader:
-    """One piece of a file of lines; keeps count of them so that bad ones get a number."""
+    """One piece of a file of lines; bad ones are told with their number."""
 
     def __init__(self, source: Files, piece: Piece, reject: Reject) -> None:
         self._source = source
         self._piece = piece
         self._reject = reject
         self._codec = codec_of(piece.path, source.compression)
-        self._lines: int | None = 0 if piece.start == 0 else None
-        self._passed = 0  # line breaks since the piece began
+        self._counted = (0, 0)  # a place, and the line breaks before it
 
     def batches(self) -> Iterator[Batch]:
         start, parser = self._begin()
@@ -91,8 +90,8 @@ class _LineReader:
             rows = parser.block(block.data, self._rejecter(block.position, block.data))
             if rows.height:
                 yield Batch(self._piece.place(block.position), rows)
-            # Thrice as fast as bytes.count, which searches for one line break after the other.
-            self._passed += int(np.count_nonzero(np.frombuffer(block.data, np.uint8) == _NEWLINE))
+            if self._codec:  # what is compressed is not read again to count
+                self._counted = (0, self._counted[1] + _count(block.data))
 
     def _begin(self) -> tuple[int, Parser | None]:
         """Where the records begin, and their parser."""
@@ -120,11 +119,11 @@ class _LineReader:
         except (UnicodeDecodeError, python_csv.Error) as error:
             fault, fields = f"the header cannot be read: {error}", []
         if fault is None:
-            self._passed += self._piece.start == 0
+            self._counted = (len(line), 1)
             names = [name.strip() for name in fields]
             return start, CsvRows(self._source.schema, self._source.csv, names)
         if self._piece.start == 0:  # once per file, not once per piece
-            self._reject_at(0, 1, line[:RAW_BYTES], f"{fault}; nothing of the file was read")
+            self._reject_at(0, 0, line[:RAW_BYTES], f"{fault}; nothing of the file was read")
         return start, None
 
     def _header_line(self) -> bytes:
@@ -163,20 +162,35 @@ class _LineReader:
 
         def reject(place: int, raw: bytes, reason: str) -> None:
             seen[:] = [place, seen[1] + data.count(b"\n", seen[0], place)]
-            self._reject_at(position + place, self._passed + seen[1] + 1, raw, reason)
+            before = self._breaks_before(position)
+            self._reject_at(position + place, None if before is None else before + seen[1], raw, reason)
 
         return reject
 
     def _reject_record(self, position: int, raw: bytes, reason: str) -> None:
-        self._reject_at(position, self._passed + 1, raw, reason)
-        self._passed += 1
+        self._reject_at(position, self._breaks_before(position), raw, reason)
+        if self._codec:
+            self._counted = (0, self._counted[1] + 1)
 
-    def _reject_at(self, position: int, line: int, raw: bytes, reason: str) -> None:
-        if self._lines is None:
-            self._lines = _line_breaks(self._piece.path, self._piece.start)
+    def _breaks_before(self, position: int) -> int | None:
+        """Line breaks before a place, which only bad records have to tell; None when that is far to count."""
+        start, count = self._counted
+        if self._codec is None and start < position:
+            if position - start > _COUNTED_BYTES:
+                return None
+            count += sum(_count(chunk) for chunk in byte_range(self._piece.path, start, position))
+            self._counted = (position, count)
+        return count
+
+    def _reject_at(self, position: int, breaks: int | None, raw: bytes, reason: str) -> None:
         name = Path(self._piece.path).name
-        where = f"{name}:{self._lines + line}" if self._lines >= 0 else f"{name}@byte {position}"
+        where = f"{name}@byte {position}" if breaks is None else f"{name}:{breaks + 1}"
         self._reject(BadRecord(self._piece.place(position), where, raw, reason))
+
+
+def _count(data: bytes) -> int:
+    """Line breaks. Thrice as fast as bytes.count, which searches for one after the other."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
 
 
 def _header_fault(names: list[str], schema: Schema) -> str | None:
@@ -184,13 +198,6 @@ def _header_fault(names: list[str], schema: Schema) -> str | None:
         return f"the header lacks {', '.join(missing)}"
     repeated = [name for name in schema if names.count(name) > 1]
     return f"the header names {repeated[0]} twice" if repeated else None
-
-
-def _line_breaks(path: str, end: int) -> int:
-    """Line breaks before a place; -1 when that is too far to count."""
-    if end > _COUNTED_BYTES:
-        return -1
-    return sum(chunk.count(b"\n") for chunk in byte_range(path, 0, end))
 
 
 def _read_parquet(schema: Schema, piece: Piece, reject: Reject) -> Iterator[Batch]:

@@ -27,6 +27,7 @@ ACCESS_LOG = Schema(
     (("time", "timestamp"), ("status", "int32"), ("bytes", "int64"), *((name, "string") for name in _TEXTS))
 )
 """The columns of an access log."""
+_MORE = (("visitor", "uint64"),)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -121,8 +122,9 @@ def _columns(format: str, schema: Schema | Mapping[str, Any] | None) -> Schema:
         return _TEXT
     if format == "access-log":
         wanted = ACCESS_LOG if schema is None else Schema.of(schema)
-        if not wanted.names or not set(wanted.columns) <= set(ACCESS_LOG.columns):
-            raise _wrong("schema", str(wanted), f"some of ({ACCESS_LOG})")
+        known = Schema((*ACCESS_LOG.columns, *_MORE))
+        if not wanted.names or not set(wanted.columns) <= set(known.columns):
+            raise _wrong("schema", str(wanted), f"some of ({known})")
         return wanted
     if schema is None or not len(Schema.of(schema)):
         raise _wrong("schema", schema, "the columns to read, e.g. {'user': str, 'clicks': int}")

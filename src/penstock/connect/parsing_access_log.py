@@ -13,7 +13,7 @@ from penstock.connect.parsing import Parser, is_utf8, utf8_fault
 from penstock.topology.schema import Schema
 
 _TEXTS = ("host", "user", "method", "path", "query", "protocol", "referrer", "agent", "cookie")
-_NEWLINE, _QUOTE = 10, 34
+VISITOR = "visitor"
 _NUMBERS: dict[str, pl.DataType | type[pl.DataType]] = {
     "time": pl.Datetime("us"),
     "status": pl.Int32,
@@ -26,6 +26,7 @@ class AccessLogLines(Parser):
 
     Ident and user, bytes, and the quoted fields at the end may be missing, and more may follow. A field that
     is "-" is null. A request that is none (a client that sent garbage) has no method and no path.
+    ``visitor`` is not in the line: the stable hash of host and agent, made here from the bytes.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -37,13 +38,10 @@ class AccessLogLines(Parser):
         from penstock.frames._jit import readonly
 
         text = readonly(np.frombuffer(data, np.uint8))
-        breaks, quotes = np.flatnonzero(text == _NEWLINE), np.flatnonzero(text == _QUOTE)
-        if not data.endswith(b"\n"):
-            breaks = np.append(breaks, len(data))
-        most = len(breaks)
+        most = kernels.line_breaks(text) + 1
         lines, numbers = np.empty((2, most), np.int64), np.empty((kernels.NUMBERS, most), np.int64)
         texts, reasons = np.empty((most, 2 * kernels.TEXTS), np.int32), np.empty(most, np.uint8)
-        count = kernels.scan(text, breaks, quotes, lines, texts, numbers, reasons)
+        count = kernels.scan(text, lines, texts, numbers, reasons)
         faults = {row: kernels.REASONS[reasons[row]] for row in np.flatnonzero(reasons[:count]).tolist()}
         if not data.isascii() and not is_utf8(data):
             raws = (data[begin:end] for begin, end in lines[:, :count].T)
@@ -58,6 +56,8 @@ class AccessLogLines(Parser):
     def _column(
         self, name: str, data: bytes, texts: npt.NDArray[np.int32], numbers: npt.NDArray[np.int64]
     ) -> pl.Series:
+        if name == VISITOR:
+            return _visitors(data, texts)
         if name not in _NUMBERS:
             return _strings(name, data, texts, _TEXTS.index(name))
         values = numbers[tuple(_NUMBERS).index(name)]
@@ -76,3 +76,12 @@ def _strings(name: str, data: bytes, texts: npt.NDArray[np.int32], field: int) -
     valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
     buffers = [valid, pa.py_buffer(words), pa.py_buffer(data)]
     return pl.Series(name, pa.Array.from_buffers(pa.string_view(), len(texts), buffers), dtype=pl.String)
+
+
+def _visitors(data: bytes, texts: npt.NDArray[np.int32]) -> pl.Series:
+    from penstock.connect import _access_log as kernels
+    from penstock.frames._jit import readonly
+
+    hashes = np.empty(len(texts), np.uint64)
+    kernels.visitors(readonly(np.frombuffer(data, np.uint8)), texts, hashes)
+    return pl.Series(VISITOR, hashes)

@@ -15,7 +15,9 @@ from penstock.frames._jit import Column, kernel, readonly, step
 __all__ = [
     "bounds",
     "destinations",
+    "folded",
     "hash_bytes",
+    "hash_one",
     "hash_words",
     "invert",
     "mix",
@@ -42,16 +44,22 @@ def mix(bits: Any) -> Any:
     return bits ^ (bits >> _U31)
 
 
+@step
+def folded(running: Any, word: Any) -> Any:
+    """The running hash of a row with one more column."""
+    return mix(running * _M2 + word)
+
+
 @kernel
 def hash_words(words: Column, valid: Column, hashes: Column) -> None:
     """Fold a column of 64-bit words into the running hashes."""
     if len(valid) == 0:
         for i in range(len(words)):
-            hashes[i] = mix(hashes[i] * _M2 + words[i])
+            hashes[i] = folded(hashes[i], words[i])
     else:
         for i in range(len(words)):
             word = words[i] if valid[i] else NULL
-            hashes[i] = mix(hashes[i] * _M2 + word)
+            hashes[i] = folded(hashes[i], word)
 
 
 @kernel
@@ -61,12 +69,13 @@ def hash_bytes(offsets: Column, data: Column, valid: Column, hashes: Column) -> 
         if len(valid) > 0 and not valid[i]:
             word = NULL
         else:
-            word = _hash_one(data, np.uint64(offsets[i]), np.uint64(offsets[i + 1]))
-        hashes[i] = mix(hashes[i] * _M2 + word)
+            word = hash_one(data, np.uint64(offsets[i]), np.uint64(offsets[i + 1]))
+        hashes[i] = folded(hashes[i], word)
 
 
 @step
-def _hash_one(data: Column, start: Any, stop: Any) -> Any:
+def hash_one(data: Column, start: Any, stop: Any) -> Any:
+    """64 bits of one byte string, to be folded into a hash."""
     state = (stop - start) * GOLDEN
     at = start
     while at + _EIGHT <= stop:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import penstock as ps
 from penstock.apps.click_stream.following import Following, Matches, Sequences
-from penstock.apps.click_stream.generated import LATENESS, Site
+from penstock.apps.click_stream.generated import COLUMNS, LATENESS, Site
+from penstock.apps.click_stream.names import NAMES
 from penstock.apps.click_stream.totals import MethodTotals
 from penstock.apps.click_stream.trends import Strongest, Trends
 from penstock.apps.click_stream.visits import ASSETS, NEEDED, WITH_COOKIE, Visits, by_method
@@ -75,19 +76,22 @@ def topology(
     totals.process("totals", MethodTotals(), parallelism=1).sink("methods", ps.Delta(f"{directory}/methods"))
     sliding = ps.sliding(length=window, every=every)
     visits = requests.flat_map("visits", Visits(cookie, skip))
-    following = visits.key_by("user").process(
-        "patterns", _following(length, patterns, away, sliding), parallelism=24
-    )
+    follow = _following(length, patterns, away, sliding)
+    following = visits.key_by("user").process("patterns", follow, parallelism=24)
     following.output("late").sink("late-visits", ps.Delta(f"{directory}/late"))
+    steps = {f"step_{i}": ps.max(f"step_{i}") for i in range(follow.steps)}  # equal in all rows of a pattern
     counts = following.aggregate(
         "counts",
         by="pattern",
         window=sliding,
         visits=ps.sum("visits"),
+        **steps,
         parallelism=24,
     )
-    strongest = counts.flat_map("strongest", Strongest(top))
-    strongest.to_one().process("ranks", Trends(top)).sink("trends", ps.Delta(f"{directory}/trends"))
+    strongest = counts.flat_map("strongest", Strongest(top)).to_one()
+    names = following.output(NAMES).to_one()
+    ranks = strongest.process("ranks", Trends(top, follow.steps, sliding.length_us), also={NAMES: names})
+    ranks.sink("trends", ps.Delta(f"{directory}/trends"))
     return flow
 
 
@@ -105,7 +109,7 @@ def _source(
     site = Site()
     return ps.Generator(
         site.requests,
-        schema=WITH_COOKIE,
+        schema=COLUMNS,
         rows=rows,
         rate=rate,
         time="time",

@@ -12,7 +12,18 @@ import numpy as np
 import polars as pl
 
 import penstock as ps
-from penstock.frames._jit import Column, kernel, readonly
+from penstock.apps.click_stream import _kernels as kernels
+from penstock.apps.click_stream.names import (
+    NAMED,
+    NAMES,
+    forget_before,
+    hashed,
+    name_table,
+    slots_for,
+    texts_of,
+)
+from penstock.apps.click_stream.wanted import Wanted
+from penstock.frames._jit import Column, readonly
 from penstock.frames.hashing import stable_hash
 from penstock.operators.event_time import LATE, NEVER, as_us, times, without_late
 from penstock.operators.operator import Emit
@@ -20,36 +31,46 @@ from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
 
 WAITING, USERS, PAGES = "waiting", "users", "pages"
-SEPARATOR = " > "
-PATTERNS: dict[str, pl.DataType | type[pl.DataType]] = {
-    "pattern": pl.String,
-    "time": pl.Datetime("us"),
-    "visits": pl.Int64,
-}
 State = dict[str, Any]
 _SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
 class Following(ps.Operator):
-    """Takes visits (user, time, page), gives patterns (pattern, time, visits) that users have completed.
+    """Takes visits (user, time, page), gives patterns that users have completed, and their visits.
 
-    They are added up per ``pane_us``: what is told of them later has no finer time.
+    ``pattern`` is a hash of its steps; the output ``names`` has what steps are called. Patterns are added up
+    per ``pane_us``: what is told of them later has no finer time.
 
     A session ends when its user has been away longer than ``away_us``; loading a page again is no step.
     Visits of the same second count in the order of the log. State: visits from the last punctuation on,
     and the sessions that are not over.
     """
 
-    outputs: ClassVar[Mapping[str, Any]] = {LATE: {}}
+    outputs: ClassVar[Mapping[str, Any]] = {LATE: {}, NAMES: NAMED}
     away_us: int
     pane_us: int
 
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How many steps a pattern is told with: columns ``step_0``, ``step_1``, …"""
+
+    @abstractmethod
+    def entered(self, visits: pl.DataFrame, state: State) -> pl.DataFrame:
+        """Visits → what is kept of them until it is their turn: user, time, page as a hash, and more."""
+
+    @abstractmethod
+    def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State, emit: Emit) -> None:
+        """Emit the patterns that visits in order complete. ``users`` are rows of the table of users."""
+
     def process(self, batch: pl.DataFrame, state: State, emit: Emit) -> None:
         rows = without_late(batch, "time", state[WAITING].clock, emit)
-        if not rows.height:
-            emit(pl.DataFrame(schema=PATTERNS))
-        state[WAITING].append(rows)
+        if rows.height:
+            state[WAITING].append(self.entered(rows, state))
+        else:
+            nothing = np.empty(0, np.int64)
+            self.tell(emit, nothing.view(np.uint64), nothing, nothing, np.empty((self.steps, 0), np.uint64))
 
     def on_punctuation(self, time: dt.datetime, state: State, emit: Emit) -> None:
         clock, before = as_us(time), state[WAITING].clock
@@ -57,25 +78,24 @@ class Following(ps.Operator):
         if ready is not None:
             visits = ready[order_of(times(ready, "time"))]
             users = state[USERS].rows(visits.select("user"))
-            patterns = self.follow(visits, times(visits, "time"), users, state)
-            if patterns.height:
-                emit(patterns)
-        if (
-            clock // self.away_us != before // self.away_us
-        ):  # often enough to forget, seldom enough to cost little
+            self.follow(visits, readonly(times(visits, "time")), users, state, emit)
+        if clock // self.away_us != before // self.away_us:  # seldom enough to cost little
             self.forget(clock, state)
 
-    @abstractmethod
-    def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State) -> pl.DataFrame:
-        """Visits in order → the patterns that they complete. ``users`` are rows of the table of users."""
+    def tell(self, emit: Emit, pattern: Column, panes: Column, visits: Column, steps: Column) -> None:
+        """Emit patterns that were completed in panes of these numbers."""
+        time = pl.Series("time", panes * self.pane_us).cast(pl.Datetime("us"))
+        named = {f"step_{i}": row for i, row in enumerate(steps)}
+        emit(pl.DataFrame({"pattern": pattern, "time": time, "visits": visits, **named}))
 
-    def pane(self, at: Column) -> pl.Series:
-        """The beginnings of the panes that times lie in."""
-        return pl.Series("time", at // self.pane_us * self.pane_us).cast(pl.Datetime("us"))
+    def tell_names(self, emit: Emit, names: pl.DataFrame, panes: Column) -> None:
+        """Emit what the steps of these panes are called."""
+        last = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(panes.max()) * self.pane_us)
+        emit.to(NAMES, names.select("step", pl.lit(last, pl.Datetime("us")).alias("time"), "text"))
 
     def forget(self, clock: int, state: State) -> None:
         """Let go of users whose session is over."""
-        state[USERS].remove(_older(state[USERS], clock - self.away_us))
+        forget_before(state[USERS], clock - self.away_us)
 
 
 @dataclass(frozen=True)
@@ -84,67 +104,79 @@ class Sequences(Following):
 
     length: int
 
+    @property
+    def steps(self) -> int:
+        return self.length
+
     def init_state(self) -> State:
-        places = {f"page_{i}": (int, -1) for i in range(self.length - 1)}
+        places = {f"page_{i}": "uint64" for i in range(self.length - 1)}
         return {
             WAITING: TimedRows("time"),
             USERS: ps.KeyedTable({"user": "uint64"}, {"seen": (int, NEVER), **places}),
-            PAGES: ps.KeyedTable({"page": str}, {"seen": (int, NEVER)}),
+            PAGES: name_table(),
         }
 
-    def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State) -> pl.DataFrame:
-        table, pages = state[USERS], state[PAGES]
-        page = pages.rows(visits.select("page"))
-        pages.maximum("seen", page, at)
+    def entered(self, visits: pl.DataFrame, state: State) -> pl.DataFrame:
+        hashes, numbers, firsts = hashed(visits["page"])
+        new = pl.DataFrame({"step": hashes[firsts], "text": visits["page"].gather(firsts)})
+        state[PAGES].maximum("seen", state[PAGES].rows(new)[numbers], times(visits, "time"))
+        return pl.DataFrame({"user": visits["user"], "time": visits["time"], "page": hashes})
+
+    def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State, emit: Emit) -> None:
+        table, size = state[USERS], len(at)
         last = tuple(table[f"page_{i}"] for i in range(self.length - 1))
-        found = np.empty((self.length, len(at)), np.int64)
-        follow_pages(users, page, readonly(at), self.away_us, table["seen"], last, found)
-        complete = found[0] >= 0
-        steps = [pl.Series(f"{i}", row[complete]) for i, row in enumerate(found)]
-        # Counted by number first: most patterns come often, and text is dear.
-        counts = counted(pl.DataFrame([*steps, self.pane(at[complete])]))
-        used, places = np.unique(counts[:, : self.length].to_numpy(), return_inverse=True)
-        names = pages.frame(used)["page"]
-        texts = [names.gather(column).alias(f"{i}") for i, column in enumerate(places.T)]
-        pattern = pl.DataFrame(texts).select(pattern=pl.concat_str(pl.all(), separator=SEPARATOR))
-        return pattern.hstack(counts.select("time", "visits"))
+        found, pages = np.empty((self.length, size), np.uint64), readonly(visits["page"].to_numpy())
+        kernels.follow_pages(users, pages, at, self.away_us, table["seen"], last, found)
+        panes, pattern = at // self.pane_us, np.empty(size, np.uint64)
+        firsts, counts = np.empty(size, np.int64), np.empty(size, np.int64)
+        count = kernels.count_sequences(found, panes, slots_for(size), pattern, firsts, counts)
+        if count:
+            first = firsts[:count]
+            steps = found[:, first]
+            self.tell(emit, pattern[:count], panes[first], counts[:count], steps)
+            self.tell_names(emit, texts_of(state[PAGES], np.unique(steps)), panes[first])
 
     def forget(self, clock: int, state: State) -> None:
         """Users, and pages that no session can still lead through."""
         super().forget(clock, state)
-        state[PAGES].remove(_older(state[PAGES], clock - self.length * self.away_us))
+        forget_before(state[PAGES], clock - self.length * self.away_us)
 
 
 @dataclass(frozen=True)
 class Matches(Following):
-    """The patterns that the user of this application has given (see ``wanted.Wanted``)."""
+    """The patterns that the user of this application has given; each is told as one step."""
 
-    wanted: Any
+    wanted: Wanted
+
+    @property
+    def steps(self) -> int:
+        return 1
 
     def init_state(self) -> State:
         values = {"seen": (int, NEVER), "page": "uint64", "places": "uint64"}
         return {WAITING: TimedRows("time"), USERS: ps.KeyedTable({"user": "uint64"}, values)}
 
-    def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State) -> pl.DataFrame:
+    def entered(self, visits: pl.DataFrame, state: State) -> pl.DataFrame:
+        hashes, numbers, firsts = hashed(visits["page"])
+        steps = self.wanted.steps(visits["page"].gather(firsts))[numbers]
+        return pl.DataFrame({"user": visits["user"], "time": visits["time"], "page": hashes, "steps": steps})
+
+    def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State, emit: Emit) -> None:
         table, wanted = state[USERS], self.wanted
-        page = stable_hash([visits["page"]])
-        steps = wanted.steps(visits["page"])
-        found = np.empty(len(at), np.uint64)
-        columns = (table["seen"], table["page"], table["places"])
-        follow_steps(users, page, readonly(steps), readonly(at), self.away_us, wanted.bits(), *columns, found)
-        time = self.pane(at)
-        hits = [(name, time.filter(pl.Series(found & last != 0))) for name, last in wanted.lasts()]
-        made = [
-            pl.DataFrame([pl.repeat(name, len(when), eager=True).alias("pattern"), when])
-            for name, when in hits
+        page, steps = (readonly(visits[name].to_numpy()) for name in ("page", "steps"))
+        found, columns = np.empty(len(at), np.uint64), (table["seen"], table["page"], table["places"])
+        kernels.follow_steps(users, page, steps, at, self.away_us, wanted.bits(), *columns, found)
+        hits = [
+            np.unique(at[found & last != 0] // self.pane_us, return_counts=True) for last in wanted.lasts()
         ]
-        return counted(pl.concat(made))
-
-
-def counted(completed: pl.DataFrame) -> pl.DataFrame:
-    """One row for equal ones, with their number."""
-    groups = completed.group_by(completed.columns, maintain_order=True)
-    return groups.agg(visits=pl.len().cast(pl.Int64))
+        names = pl.Series(wanted.names)
+        which = np.repeat(np.arange(len(hits)), [len(panes) for panes, _ in hits])
+        if len(which):
+            pattern = stable_hash([names])[which]
+            panes, visits_ = (np.concatenate(part) for part in zip(*hits, strict=True))
+            self.tell(emit, pattern, panes, visits_, pattern[np.newaxis])
+            told = pl.DataFrame({"step": pattern, "text": names.gather(which)}).unique(maintain_order=True)
+            self.tell_names(emit, told, panes)
 
 
 def order_of(at: Column) -> Column:
@@ -155,62 +187,3 @@ def order_of(at: Column) -> Column:
     if since.max() < _SECOND << 16 and not (since % _SECOND).any():
         since = (since // _SECOND).astype(np.uint16)  # NumPy sorts these by radix
     return np.argsort(since, kind="stable")
-
-
-def _older(table: ps.KeyedTable, bound: int) -> Column:
-    rows = table.find(table.frame().select(pl.nth(0)))
-    return rows[table["seen"][rows] < bound]
-
-
-@kernel
-def follow_pages(
-    users: Column, pages: Column, at: Column, away: int, seen: Column, last: tuple[Column, ...], found: Column
-) -> None:
-    """The sequence that each visit ends, in ``found``; its first page is negative where there is none."""
-    earlier = len(last)
-    for i in range(len(users)):
-        user = users[i]
-        if at[i] - seen[user] > away:
-            for j in range(earlier):
-                last[j][user] = -1
-        seen[user] = at[i]
-        found[0, i] = -1
-        if pages[i] == last[earlier - 1][user]:
-            continue
-        for j in range(earlier):
-            found[j, i] = last[j][user]
-        found[earlier, i] = pages[i]
-        for j in range(earlier - 1):
-            last[j][user] = last[j + 1][user]
-        last[earlier - 1][user] = pages[i]
-
-
-@kernel
-def follow_steps(
-    users: Column,
-    pages: Column,
-    steps: Column,
-    at: Column,
-    away: int,
-    bits: Column,
-    seen: Column,
-    last: Column,
-    places: Column,
-    found: Column,
-) -> None:
-    """Shift-And: a bit of ``places`` says that a user has come to that step of a pattern.
-
-    ``bits`` are the first steps of the patterns and the steps that others may follow later.
-    """
-    firsts, waits, one = bits[0], bits[1], np.uint64(1)
-    for i in range(len(users)):
-        user = users[i]
-        if at[i] - seen[user] > away:
-            places[user], last[user] = np.uint64(0), np.uint64(0)
-        seen[user] = at[i]
-        found[i] = np.uint64(0)
-        if pages[i] == last[user]:
-            continue
-        last[user] = pages[i]
-        found[i] = ((places[user] << one) | firsts) & steps[i]
-        places[user] = found[i] | (places[user] & waits)

@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from penstock.apps.click_stream.visits import WITH_COOKIE
 from penstock.frames._jit import Column, kernel, step
 from penstock.frames._kernels import mix
+from penstock.frames.hashing import stable_hash
 
 START = dt.datetime(2026, 1, 5, 8, 0)
 LATENESS = dt.timedelta(seconds=3)
@@ -22,6 +24,7 @@ AGENTS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML) Chrome/140.0 Safari/537.36",
     "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Safari/604.1",
 )
+COLUMNS = {**WITH_COOKIE, "host": "string", "agent": "string"}
 _SHOPS = ("books", "music", "garden", "toys", "tools", "food")
 PAGES = ("/", "/search", "/cart", "/pay", "/paid", *(f"/{shop}/{i}" for shop in _SHOPS for i in range(20)))
 SCRIPT = "/static/site.js"
@@ -39,7 +42,7 @@ class Site:
     seed: int = 1
 
     def requests(self, first: int, count: int) -> pl.DataFrame:
-        """Requests number first … first+count-1 in the columns of an access log."""
+        """Requests number first … first+count-1 in ``COLUMNS`` of an access log."""
         made = np.empty((5, count), np.int64)
         walk(first, self.rate, self.seed, len(PAGES), made)
         at, visitor, page, status, size = made
@@ -54,6 +57,7 @@ class Site:
                 number % 256,
             )
         ).to_series()
+        agent = pl.Series(AGENTS).gather(visitor % len(AGENTS))
         return pl.DataFrame(
             {
                 "time": pl.Series(at + (START - _EPOCH) // dt.timedelta(microseconds=1)).cast(
@@ -64,7 +68,8 @@ class Site:
                 "host": host,
                 "method": pl.repeat("GET", count, eager=True),
                 "path": pl.Series((*PAGES, SCRIPT)).gather(page),
-                "agent": pl.Series(AGENTS).gather(visitor % len(AGENTS)),
+                "agent": agent,
+                "visitor": stable_hash([host, agent]),
                 "cookie": pl.select(pl.concat_str(pl.lit("id="), number, pl.lit("; theme=dark"))).to_series(),
             }
         )

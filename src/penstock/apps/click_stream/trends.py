@@ -4,49 +4,60 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 import penstock as ps
-from penstock.operators.event_time import as_us, in_order
+from penstock.apps.click_stream.names import NAMES, SEPARATOR, forget_before, name_table, texts_of
+from penstock.operators.event_time import as_us, in_order, times
 from penstock.operators.operator import Emit
 from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
 
 WAITING, LEADING = "waiting", "leading"
-State = dict[str, TimedRows]
+State = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Strongest:
-    """The first ``k`` of each window in a batch: the others cannot be among the first of all."""
+    """The first ``k`` of each window in a batch and those equal to the last of them: no others can lead."""
 
     k: int
 
     def __call__(self, counts: pl.DataFrame) -> pl.DataFrame:
-        ordered = in_order(counts, "end", "visits", "pattern", descending=["visits"])
-        return ordered.group_by("end", maintain_order=True).head(self.k).select(counts.columns)
+        return leading_of(counts, self.k).drop("pattern", "start")
 
 
 @dataclass(frozen=True)
 class Trends(ps.Operator):
     """Ranks the patterns of each window and says which rank each had in the window before (``before``).
 
-    Of equally frequent patterns the first by name leads. A rank that nobody holds any more is emitted once
-    without a pattern. State: windows that are not complete, and the leaders of the last one.
+    Takes patterns as steps, and on its input ``names`` what steps are called. Of equally frequent patterns
+    the first by name leads. A rank that nobody holds any more is emitted once without a pattern. State:
+    windows that are not complete, names that can still occur, and the leaders of the last window.
     """
 
     k: int
+    steps: int
+    window_us: int
     returns = {
         "end": dt.datetime, "rank": int, "pattern": str, "visits": int, "before": int, "trend": str,
     }  # fmt: skip
 
     def init_state(self) -> State:
-        return {WAITING: TimedRows("end"), LEADING: TimedRows("end")}
+        return {WAITING: TimedRows("end"), LEADING: TimedRows("end"), NAMES: name_table()}
 
     def process(self, batch: pl.DataFrame, state: State, emit: Emit) -> None:
-        state[WAITING].append(batch.select("end", "pattern", "visits"))
+        state[WAITING].append(batch)
+
+    def process_input(self, name: str, batch: pl.DataFrame, state: State, emit: Emit) -> None:
+        if name != NAMES:
+            self.process(batch, state, emit)
+        elif batch.height:
+            rows = state[NAMES].rows(batch)
+            state[NAMES].maximum("seen", rows, times(batch, "time"))
 
     def on_punctuation(self, time: dt.datetime, state: State, emit: Emit) -> None:
         # The rows of a window have the time of its end, so they are all here when the end has come.
@@ -55,13 +66,37 @@ class Trends(ps.Operator):
         if ready is None:
             return
         leading = state[LEADING].frame() if len(state[LEADING]) else None
-        for window in Strongest(self.k)(ready).partition_by("end", maintain_order=True):
+        for window in self._strongest(ready, state[NAMES]).partition_by("end", maintain_order=True):
             ranked = window.with_columns(rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int64))
             emit(_compared(ranked, leading).select(*self.returns))
             leading = ranked
         assert leading is not None  # what is ready has at least one window
         state[LEADING].drop(np.ones(len(state[LEADING]), np.bool_))
         state[LEADING].append(leading)
+        forget_before(state[NAMES], clock - self.window_us)
+
+    def _strongest(self, counts: pl.DataFrame, names: ps.KeyedTable) -> pl.DataFrame:
+        """The first k of each window, by name."""
+        rows = leading_of(counts, self.k)
+        columns = [f"step_{i}" for i in range(self.steps)]
+        known = texts_of(names, np.unique(rows.select(columns).to_numpy()))
+        for column in columns:
+            rows = rows.join(known.rename({"step": column, "text": f"{column}.text"}), on=column, how="left")
+        pattern = pl.concat_str([f"{column}.text" for column in columns], separator=SEPARATOR)
+        named = in_order(
+            rows.select("end", "visits", pattern.alias("pattern")),
+            "end",
+            "visits",
+            "pattern",
+            descending=["visits"],
+        )
+        return named.group_by("end", maintain_order=True).head(self.k)
+
+
+def leading_of(counts: pl.DataFrame, k: int) -> pl.DataFrame:
+    """The rows of each window that are at least as frequent as its number k."""
+    weakest = pl.col("visits").top_k(k).min().over("end")
+    return counts.filter(pl.col("visits") >= weakest)
 
 
 def _compared(now: pl.DataFrame, before: pl.DataFrame | None) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from penstock.apps.click_stream.following import SEPARATOR
+from penstock.apps.click_stream.names import SEPARATOR
 from penstock.apps.click_stream.visits import ASSETS
 
 Request = Mapping[str, Any]

@@ -14,7 +14,7 @@ ASSETS = r"(?i)\.(gif|jpe?g|png|ico|bmp|svg|webp|css|js|map|woff2?|ttf)$"
 """Files that belong to pages: their requests say nothing about where a user goes."""
 NEEDED = {
     "time": "timestamp", "status": "int32", "bytes": "int64",
-    "host": "string", "method": "string", "path": "string", "agent": "string",
+    "method": "string", "path": "string", "visitor": "uint64",
 }  # fmt: skip
 WITH_COOKIE = {**NEEDED, "cookie": "string"}
 
@@ -43,8 +43,9 @@ class Visits:
         is_page = (pl.col("method") == "GET") & pl.col("status").is_between(200, 399)
         if self.skip:
             is_page &= ~pl.col("path").str.contains(self.skip)
-        pages = requests.filter(is_page)
-        user = pl.Series("user", stable_hash([pages["host"], pages["agent"]]))
+        taken = ["time", "path", "visitor", *(["cookie"] if self.cookie is not None else [])]
+        pages = requests.select(taken).filter(requests.select(is_page).to_series())
+        user = pages["visitor"].alias("user")
         if self.cookie is not None:
             told = pages["cookie"].str.extract(rf"(?:^|;\s*){re.escape(self.cookie)}=([^;]*)")
             by_cookie = pl.Series(stable_hash([told]))

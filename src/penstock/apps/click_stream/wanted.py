@@ -41,23 +41,16 @@ class Wanted:
         waits = sum(1 << i for i, wait in enumerate(w for pattern in self.waits for w in pattern) if wait)
         return np.array([firsts, waits], np.uint64)
 
-    def lasts(self) -> Iterator[tuple[str, np.uint64]]:
+    def lasts(self) -> list[np.uint64]:
         """The last step of each pattern as a bit."""
-        for name, (_, last) in zip(self.names, self._places(), strict=True):
-            yield name, np.uint64(1 << last)
+        return [np.uint64(1 << last) for _, last in self._places()]
 
     def steps(self, pages: pl.Series) -> npt.NDArray[np.uint64]:
         """The steps that each page can be, as bits."""
-        different = pages.unique(maintain_order=True)
-        bits = np.zeros(len(different), np.uint64)
+        bits = np.zeros(len(pages), np.uint64)
         for i, path in enumerate(path for pattern in self.paths for path in pattern):
-            bits |= different.str.contains(path).to_numpy().astype(np.uint64) << np.uint64(i)
-        taken = pl.DataFrame({"page": different, "bits": bits})
-        return (
-            pages.to_frame("page")
-            .join(taken, on="page", how="left", maintain_order="left")["bits"]
-            .to_numpy()
-        )
+            bits |= pages.str.contains(path).to_numpy().astype(np.uint64) << np.uint64(i)
+        return bits
 
     def _places(self) -> Iterator[tuple[int, int]]:
         first = 0
