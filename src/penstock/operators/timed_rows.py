@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from typing import Any
 
@@ -10,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from penstock.frames.frame import decode, encode
+from penstock.frames.types import of_frame
 from penstock.operators.event_time import NEVER, Times, times
+from penstock.topology.schema import Schema
 
 _FEW = 4096  # chunks smaller than this are put together at once
 
@@ -145,7 +147,8 @@ class TimedRows:
             kept[np.searchsorted(self._ids[: self._size], content["gone"])] = False
             self._keep(kept)
         if content["rows"] is not None:
-            self._enter(pl.read_ipc_stream(io.BytesIO(content["rows"])), content["ids"])
+            columns, payload = content["rows"]
+            self._enter(decode(payload, Schema(columns)), _numbers(content["ids"]))
         self._marks[np.searchsorted(self._ids[: self._size], content["marked"])] = True
         self.clock, self.settled, self._next_id = content["numbers"]
         self._forget_changes()
@@ -158,18 +161,17 @@ class TimedRows:
             "bound": self._bound,
             "gone": _before(np.concatenate([ids[:0], *self._gone]), self._saved[2]),
             "rows": self._packed(first) if self._chunks and (first < self._size or is_whole) else None,
-            "ids": ids[first:].copy(),
+            "ids": _span(ids[first:]),
             "marked": np.intersect1d(marked, ids) if len(marked) else marked,
             "numbers": (self.clock, self.settled, self._next_id),
         }
         self._forget_changes()
         return pickle.dumps(content, protocol=5)
 
-    def _packed(self, first: int) -> bytes:
+    def _packed(self, first: int) -> tuple[Any, bytes]:
+        """The rows as they travel between nodes: integers no wider than they need, schema apart."""
         rows = pl.concat(self._chunks, rechunk=False)[first:].rechunk()
-        body = io.BytesIO()
-        rows.write_ipc_stream(body)
-        return body.getvalue()
+        return of_frame(rows).columns, encode(rows)
 
     def _enter(self, rows: pl.DataFrame, ids: npt.NDArray[np.int64]) -> None:
         first, self._size = self._size, self._size + rows.height
@@ -202,3 +204,14 @@ class TimedRows:
 
 def _before(ids: npt.NDArray[np.int64], bound: int) -> npt.NDArray[np.int64]:
     return ids[ids < bound]
+
+
+def _span(ids: npt.NDArray[np.int64]) -> range | npt.NDArray[np.int64]:
+    """Ids as a range, which most of them are: rows are numbered as they come."""
+    if len(ids) and ids[-1] - ids[0] == len(ids) - 1:
+        return range(int(ids[0]), int(ids[-1]) + 1)
+    return ids.copy()
+
+
+def _numbers(ids: range | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return np.arange(ids.start, ids.stop) if isinstance(ids, range) else ids
