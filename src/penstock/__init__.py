@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from penstock.connect.delta import Delta
     from penstock.connect.files import Files
     from penstock.connect.generator import Generator
+    from penstock.connect.http_post import Http
     from penstock.connect.json_lines import JsonLines
     from penstock.connect.parquet import ParquetFiles as Parquet
+    from penstock.connect.stdin import Stdin
     from penstock.launch import run, start
     from penstock.operators.aggregates import (
         Aggregate,
@@ -47,12 +49,14 @@ __all__ = [
     "Delta",
     "Files",
     "Generator",
+    "Http",
     "JsonLines",
     "KeyedTable",
     "Operator",
     "Parquet",
     "RunOptions",
     "Schema",
+    "Stdin",
     "Stream",
     "Topology",
     "count",
@@ -83,10 +87,12 @@ _LAZY = {
     "Delta": "penstock.connect.delta:Delta",
     "Files": "penstock.connect.files:Files",
     "Generator": "penstock.connect.generator:Generator",
+    "Http": "penstock.connect.http_post:Http",
     "JsonLines": "penstock.connect.json_lines:JsonLines",
     "KeyedTable": "penstock.operators.keyed:KeyedTable",
     "Parquet": "penstock.connect.parquet:ParquetFiles",
     "RunOptions": "penstock.spark.options:RunOptions",
+    "Stdin": "penstock.connect.stdin:Stdin",
     "count": "penstock.operators.aggregates:count",
     "count_window": "penstock.operators.windows:count_window",
     "distinct": "penstock.operators.aggregates:distinct",

@@ -20,7 +20,7 @@ from penstock.testing import engine, run
 
 SITE = Site(rate=200.0)
 REQUESTS = 20_000
-OPTIONS: dict[str, Any] = {"window": "20s", "every": "5s", "top": 5, "away": "15s", "lateness": "5s"}
+OPTIONS: dict[str, Any] = {"window": "20s", "slide": "5s", "top": 5, "away": "15s", "lateness": "5s"}
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=MISSING)
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +121,17 @@ def test_the_view_has_a_line_per_node() -> None:
     [customers] = [text for text in lines if "customers" in text]
     cells = re.split(r"\s{2,}", customers.strip("│ "))
     assert cells == ["customers", "process", "100 k", "100 k", "120 ms", "3.00 MiB"]
+
+
+def test_late_events_are_shown_once_there_are_any() -> None:
+    late = (replace(NODES[0], late=9), replace(NODES[1], late=4))
+    first = saw(epoch(0))
+    assert "late" not in drawn(first) + view.line(first)
+    seen = saw(epoch(0), replace(epoch(1), nodes=late), replace(epoch(2), nodes=late))
+    assert "late 8" in drawn(seen), "operators put 4 aside twice; what broke a source's promise is no sum"
+    assert view.line(seen).endswith("late 8")
+    [clicks] = [text for text in drawn(seen).splitlines() if "clicks" in text]
+    assert clicks.strip("│ ").endswith(" 18")
 
 
 def test_a_source_that_cannot_tell_its_lag_is_said_to_be_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -44,6 +45,19 @@ def test_the_newest_row_of_each_key_is_shown_with_its_share(tmp_path: Path) -> N
     assert rows(shown) == [("dns", 60, 0.6), ("web", 30, 0.3)]
     assert shown is not None
     assert shown.keys == 3
+
+
+def test_a_key_that_holds_no_more_is_left_out(tmp_path: Path) -> None:
+    followed = replace(LIVE, key=("bytes",), columns=("bytes", "app"), shares=(), needs=("app",)).follow(
+        topology(tmp_path / "t")
+    )
+    pl.DataFrame({"app": ["dns", "web"], "bytes": [1, 2]}).write_delta(tmp_path / "t")
+    pl.DataFrame({"app": [None], "bytes": [1]}, schema_overrides={"app": pl.String}).write_delta(
+        tmp_path / "t", mode="append"
+    )
+    shown = followed.look()
+    assert shown is not None
+    assert [row["app"] for row in shown.rows] == ["web"]
 
 
 def test_a_compaction_changes_nothing(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def a_click_stream(folder: Path) -> Any:
         path = folder / "logs" / f"{number}.log"
         click_stream.Site(rate=100.0).write_log(path, number * 3_000, 3_000)
         os.utime(path, (number, number))  # files are taken by their time
-    options: dict[str, Any] = {"window": "20s", "every": "10s", "lateness": "5s", "directory": folder / "out"}
+    options: dict[str, Any] = {"window": "20s", "slide": "10s", "lateness": "5s", "directory": folder / "out"}
     return click_stream.topology(folder / "logs", bytes_per_epoch=path.stat().st_size, **options)
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import polars as pl
 
 from penstock.apps.click_stream import Site, topology
-from penstock.apps.click_stream.generated import PAGES, SCRIPT
+from penstock.apps.click_stream.generated import PAGES
 from penstock.bench.captures import seconds_per_epoch
 from penstock.bench.harness import Settings
 
-LINES = 1_500_000
-FILES = 6
+LINES = 2_500_000
+FILES = 5
 WARM_UP = 2
 TOP = 10
 AWAY = dt.timedelta(minutes=30)
@@ -28,7 +28,7 @@ def run(settings: Settings) -> dict[str, float]:
     for number in range(FILES):
         site.write_log(logs / f"{number}.log", number * LINES, LINES)
     size = max(path.stat().st_size for path in logs.iterdir())
-    top = topology(logs, directory=out, bytes_per_epoch=size, every="5m", top=TOP, lateness="5s")
+    top = topology(logs, directory=out, bytes_per_epoch=size, slide="5m", top=TOP, lateness="5s")
     seconds = seconds_per_epoch(top, settings.directory, warm_up=WARM_UP)
     _check(out, site)
     return {"lines_per_s": LINES / seconds, "bytes_per_s": size / seconds}
@@ -47,12 +47,11 @@ def _check(out: Path, site: Site) -> None:
 
 def _expected(site: Site, end: dt.datetime) -> pl.DataFrame:
     """The first patterns of one window, from all requests at once."""
-    needed = [pl.col("host"), pl.col("agent"), pl.col("path").cast(pl.Enum((*PAGES, SCRIPT))), pl.col("time")]
     parts = []
     for number in range(FILES):
-        requests = site.requests(number * LINES, LINES)
-        kept = requests.filter(pl.col("path") != SCRIPT, pl.col("status") < 400).select(needed)
-        parts.append(kept.with_columns(user=pl.struct("host", "agent").hash()).drop("host", "agent"))
+        steps = site.steps(number * LINES, LINES)
+        kept = steps.filter(pl.col("page") < len(PAGES), pl.col("status") < 400)
+        parts.append(kept.select("time", user="visitor", path=pl.col("page").cast(pl.Int16)))
     visits = pl.concat(parts).sort("user", "time", maintain_order=True)
     is_first = (pl.col("time") - pl.col("time").shift().over("user") > AWAY).fill_null(value=True)
     visits = visits.with_columns(session=is_first.cum_sum())
@@ -60,8 +59,10 @@ def _expected(site: Site, end: dt.datetime) -> pl.DataFrame:
         pl.col("path").ne_missing(pl.col("path").shift())
         | (pl.col("session") != pl.col("session").shift()).fill_null(value=True)
     )
-    names = [pl.col("path").shift(back).over("session").cast(pl.String) for back in (2, 1, 0)]
-    found = visits.with_columns(pattern=pl.concat_str(names, separator=" > ")).drop_nulls("pattern")
-    window = found.filter(pl.col("time") >= end - WINDOW, pl.col("time") < end)
-    counts = window.group_by("pattern").agg(visits=pl.len().cast(pl.Int64))
+    pages = [pl.col("path").shift(back).over("session").alias(f"{back}") for back in (2, 1, 0)]
+    found = visits.select("time", *pages).filter(pl.col("time") >= end - WINDOW, pl.col("time") < end)
+    counts = found.drop_nulls().group_by("2", "1", "0").agg(visits=pl.len().cast(pl.Int64))
+    names = [pl.Series(PAGES).gather(counts[f"{back}"]).alias(f"{back}") for back in (2, 1, 0)]
+    pattern = pl.DataFrame(names).select(pattern=pl.concat_str(pl.all(), separator=" > "))
+    counts = pattern.hstack(counts.select("visits"))
     return counts.sort("visits", "pattern", descending=[True, False]).head(TOP)

@@ -180,6 +180,7 @@ def summary(name: str, seen: view.Seen, directory: Path, results: Sequence[str])
             f"{name}: {numbers.count(seen.events)} events in {seen.count} epochs "
             f"and {numbers.time(seen.elapsed_ms)}, to epoch {newest.epoch} of version {newest.version}; "
             f"{numbers.count(newest.total_events)} in all; dead letters {seen.dead_letters}"
+            + (f"; late events {numbers.count(seen.late_events)}" if seen.late_events else "")
         )
     where = [f"  {result}" for result in results]
     return "\n".join([did, *(["results:", *where] if where else []), f"run directory: {directory}"])

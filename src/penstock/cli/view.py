@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ WARM_UP = (
     "starting Spark; the first epoch takes 5 to 12 seconds: "
     "the JVM compiles its code, Python workers start. Later epochs are fast."
 )
+SOURCE = "source"
 _KEPT = 120
 _WINDOW_NS = 5_000_000_000
 
@@ -32,6 +33,8 @@ class Seen:
     epochs: list[Progress] = field(default_factory=list)
     events: int = 0
     dead_letters: int = 0
+    late: dict[str, int] = field(default_factory=dict)
+    """Late events of each node that has had any."""
     count: int = 0
     first_ns: int = 0
     after: int = -1
@@ -50,6 +53,9 @@ class Seen:
                 self.first_ns = progress.at_ns - int(progress.epoch_ms * 1e6)
             self.events += progress.events
             self.dead_letters += progress.dead_letters
+            for node in progress.nodes:
+                if node.late:
+                    self.late[node.node] = self.late.get(node.node, 0) + node.late
             self.count += 1
         self.epochs = [*self.epochs, *fresh][-_KEPT:]
         return fresh
@@ -68,6 +74,13 @@ class Seen:
         began = recent[0].at_ns - int(recent[0].epoch_ms * 1e6)
         elapsed = newest.at_ns - began
         return sum(p.events for p in recent) / elapsed * 1e9 if elapsed > 0 else 0.0
+
+    @property
+    def late_events(self) -> int:
+        """Those that operators have put aside; what broke a source's promise may still have been in time."""
+        newest = self.newest
+        sources = {node.node for node in newest.nodes if node.kind == SOURCE} if newest else set()
+        return sum(late for node, late in self.late.items() if node not in sources)
 
     @property
     def elapsed_ms(self) -> float:
@@ -94,6 +107,7 @@ def line(seen: Seen) -> str:
         f"total {numbers.count(newest.total_events)}  lag {lag(newest)}  "
         f"epoch time {numbers.time(newest.epoch_ms)}  state {numbers.size(state)}  "
         f"dead letters {numbers.count(seen.dead_letters)}"
+        + (f"  late {numbers.count(seen.late_events)}" if seen.late_events else "")
     )
 
 
@@ -105,7 +119,7 @@ def screen(
     if newest is None:
         body: RenderableType = Text(f"{WARM_UP}\n{waited_s:.0f} s so far", style="yellow")
     else:
-        tables = [Text(""), _nodes(newest), *([Text(""), results(shown)] if shown else [])]
+        tables = [Text(""), _nodes(newest, seen.late), *([Text(""), results(shown)] if shown else [])]
         body = Group(_headline(seen, newest), *tables)
     parts = [body, Text(f"\n{note}", style="yellow")] if note else [body]
     hint = "Ctrl-C ends at the next epoch boundary; running again continues there"
@@ -160,18 +174,21 @@ def _headline(seen: Seen, newest: Progress) -> Table:
         f"lag {lag(newest)}",
         f"version {newest.version}",
         Text(f"dead letters {numbers.count(seen.dead_letters)}", style="red" if seen.dead_letters else ""),
+        Text(f"late {numbers.count(seen.late_events)}" if seen.late_events else "", style="yellow"),
     )
     return grid
 
 
-def _nodes(newest: Progress) -> Table:
+def _nodes(newest: Progress, late: Mapping[str, int]) -> Table:
+    """What each node does now, and how many events were late for it since the view began, if any were."""
     table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
     for heading in ("node", "kind"):
         table.add_column(heading, overflow="fold")
-    for heading in ("in/s", "out/s", "busy", "state"):
+    for heading in ("in/s", "out/s", "busy", "state", *(["late"] if late else [])):
         table.add_column(heading, justify="right", no_wrap=True)
     for node in newest.nodes:
-        table.add_row(*_cells(node, newest.epoch_ms))
+        more = [numbers.count(late[node.node]) if node.node in late else "–"] if late else []
+        table.add_row(*_cells(node, newest.epoch_ms), *more)
     return table
 
 

@@ -51,7 +51,7 @@ def _find(data: Column, at: int, end: int, wanted: int) -> int:
         zeros = (word - _ONES) & ~word & _HIGHS
         if zeros:
             first = zeros & (~zeros + np.uint64(1))
-            return at + np.int64(((first >> np.uint64(7)) * _PLACES) >> np.uint64(56))
+            return at + int(np.int64(((first >> np.uint64(7)) * _PLACES) >> np.uint64(56)))
         at += 8
     while at < end and data[at] != wanted:
         at += 1
@@ -249,7 +249,7 @@ def line_breaks(data: Column) -> int:
         some = np.uint8(0)  # so small that the compiler adds up 16 and more at once
         for i in range(at, min(at + np.uint64(255), end)):
             some += np.uint8(data[i] == _NEWLINE)
-        count += some
+        count += int(np.int64(some))
         at += np.uint64(255)
     return count
 

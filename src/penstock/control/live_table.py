@@ -25,6 +25,7 @@ class LiveTable:
 
     ``sink`` names a node that writes to Delta. Its last row for each ``key`` counts; the ``top`` rows by
     ``order_by`` (largest first) are shown, with a percentage of the whole beside the columns in ``shares``.
+    A row with nothing in a column of ``needs`` says that its key holds no more, and is left out.
     """
 
     title: str
@@ -34,6 +35,7 @@ class LiveTable:
     order_by: str
     top: int = 12
     shares: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
 
     def follow(self, topology: Topology) -> Followed:
         """Watch the sink of a topology."""
@@ -84,7 +86,8 @@ class Followed:
             )
         if self._newest is None:
             return None
-        newest, named = self._newest, self.table
+        named = self.table
+        newest = self._newest.drop_nulls(list(named.needs)) if named.needs else self._newest
         parts = [(pl.col(name) / pl.col(name).sum()).alias(share_of(name)) for name in named.shares]
         first = (
             newest.with_columns(parts).sort(named.order_by, descending=True, nulls_last=True).head(named.top)

@@ -6,6 +6,7 @@ The application of StreamMine3G: requests of each user, a sliding window over th
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import penstock as ps
 from penstock.apps.click_stream.following import Following, Matches, Sequences
@@ -27,6 +28,7 @@ LIVE = LiveTable(
     key=("rank",),
     columns=("rank", "visits", "trend", "pattern"),
     order_by="visits",
+    needs=("pattern",),
 )
 EPOCH_BYTES = 512 << 20
 
@@ -39,7 +41,7 @@ def topology(
     length: int = 3,
     patterns: str | None = None,
     window: str = "10m",
-    every: str = "1m",
+    slide: str = "1m",
     top: int = 10,
     away: str = "30m",
     cookie: str | None = None,
@@ -52,7 +54,7 @@ def topology(
     """Access logs (a file, folder or pattern; standard input; or a made-up site) to trends and totals.
 
     ``length`` pages in a row are a pattern, unless ``patterns`` names them. The ``top`` patterns are told
-    ``every`` so often, of the ``window`` before. A user who was ``away`` begins a new session. ``cookie``
+    each ``slide``, of the ``window`` before. A user who was ``away`` begins a new session. ``cookie``
     names the one that tells users apart. ``rows`` and ``rate`` are for the made-up site.
     """
     if logs is not None and stdin:
@@ -74,12 +76,14 @@ def topology(
     )
     totals = requests.flat_map("by-method", by_method).key_by("method")
     totals.process("totals", MethodTotals(), parallelism=1).sink("methods", ps.Delta(f"{directory}/methods"))
-    sliding = ps.sliding(length=window, every=every)
+    sliding = ps.sliding(length=window, every=slide)
     visits = requests.flat_map("visits", Visits(cookie, skip))
     follow = _following(length, patterns, away, sliding)
     following = visits.key_by("user").process("patterns", follow, parallelism=24)
     following.output("late").sink("late-visits", ps.Delta(f"{directory}/late"))
-    steps = {f"step_{i}": ps.max(f"step_{i}") for i in range(follow.steps)}  # equal in all rows of a pattern
+    steps: dict[str, Any] = {
+        f"step_{i}": ps.max(f"step_{i}") for i in range(follow.steps)
+    }  # equal in all rows of a pattern
     counts = following.aggregate(
         "counts",
         by="pattern",
@@ -99,9 +103,7 @@ def _source(
     logs: Path | str | None, columns: dict[str, str], lateness: str, rows: int, rate: int, *, stdin: bool
 ) -> Source:
     if stdin:
-        from penstock.connect.stdin import Stdin
-
-        return Stdin(format="access-log", schema=columns, time="time", lateness=lateness)
+        return ps.Stdin(format="access-log", schema=columns, time="time", lateness=lateness)
     if logs is not None:
         return ps.Files(
             logs, format="access-log", schema=columns, time="time", lateness=lateness, ends="drained"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from penstock.frames._jit import Column, kernel, step
@@ -12,7 +14,7 @@ NONE = np.uint64(0)
 
 
 @step
-def _home(bits: int, mask: int) -> int:
+def _home(bits: Any, mask: int) -> int:
     return int(np.int64(mix(np.uint64(bits))) & mask)
 
 

@@ -30,7 +30,6 @@ PAGES = ("/", "/search", "/cart", "/pay", "/paid", *(f"/{shop}/{i}" for shop in 
 SCRIPT = "/static/site.js"
 _LINKS = 4
 _LANES = 4096
-_EPOCH = dt.datetime(1970, 1, 1)
 _BATCH = 1 << 18
 
 
@@ -43,10 +42,8 @@ class Site:
 
     def requests(self, first: int, count: int) -> pl.DataFrame:
         """Requests number first … first+count-1 in ``COLUMNS`` of an access log."""
-        made = np.empty((5, count), np.int64)
-        walk(first, self.rate, self.seed, len(PAGES), made)
-        at, visitor, page, status, size = made
-        number = pl.Series(visitor)
+        steps = self.steps(first, count)
+        number = steps["visitor"]
         host = pl.select(
             pl.concat_str(
                 pl.lit("10."),
@@ -57,22 +54,27 @@ class Site:
                 number % 256,
             )
         ).to_series()
-        agent = pl.Series(AGENTS).gather(visitor % len(AGENTS))
+        agent = pl.Series(AGENTS).gather(number % len(AGENTS))
         return pl.DataFrame(
             {
-                "time": pl.Series(at + (START - _EPOCH) // dt.timedelta(microseconds=1)).cast(
-                    pl.Datetime("us")
-                ),
-                "status": pl.Series(status, dtype=pl.Int32),
-                "bytes": size,
+                "time": steps["time"],
+                "status": steps["status"].cast(pl.Int32),
+                "bytes": steps["bytes"],
                 "host": host,
                 "method": pl.repeat("GET", count, eager=True),
-                "path": pl.Series((*PAGES, SCRIPT)).gather(page),
+                "path": pl.Series((*PAGES, SCRIPT)).gather(steps["page"]),
                 "agent": agent,
                 "visitor": stable_hash([host, agent]),
                 "cookie": pl.select(pl.concat_str(pl.lit("id="), number, pl.lit("; theme=dark"))).to_series(),
             }
         )
+
+    def steps(self, first: int, count: int) -> pl.DataFrame:
+        """The same requests as numbers; ``page`` is a place in ``PAGES``, the script comes after them."""
+        made = np.empty((5, count), np.int64)
+        walk(first, self.rate, self.seed, len(PAGES), made)
+        steps = pl.DataFrame(list(made), schema=["time", "visitor", "page", "status", "bytes"])
+        return steps.with_columns(time=START + pl.col("time").cast(pl.Duration("us")))
 
     def time_of(self, n: int) -> dt.datetime:
         """No request from number n on is earlier than this, less ``LATENESS``."""

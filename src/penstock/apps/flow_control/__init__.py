@@ -49,13 +49,15 @@ def topology(
     rate: int | None = 10_000,
     seed: int = 1,
     bytes_per_epoch: int = EPOCH_BYTES,
+    notify: str | None = None,
     directory: Path | str = "out/flow-control",
 ) -> ps.Topology:
     """The topology; without files it runs on as many generated ``messages``.
 
     ``kpis``, ``cells`` and ``voice`` are folders of files; instead of ``voice``, ``captures`` of a GPRS core
     network give the conversations of one ``application``. ``t1`` is the voice rate and ``t2`` the bytes in
-    the ``window`` above which a controller is told. ``follow`` waits for further files.
+    the ``window`` above which a controller is told. ``follow`` waits for further files. ``notify`` is the
+    address of a component that gets the notices too.
     """
     thresholds = Thresholds(t1=t1, t2=t2, window=window)
     _check(kpis, cells, voice, captures)
@@ -78,13 +80,16 @@ def topology(
         spoken, reports, moves = (
             top.source(name, source, rows_per_epoch=rate) for name, source in zip(names, made, strict=True)
         )
-    return _lead(spoken, reports, moves, thresholds, directory)
+    notices = _lead(spoken, reports, moves, thresholds, directory)
+    if notify is not None:
+        notices.sink("notify", ps.Http(notify))
+    return notices.sink("notices", ps.JsonLines(f"{directory}/notices"))
 
 
 def _lead(
     spoken: ps.Stream, reports: ps.Stream, moves: ps.Stream, thresholds: Thresholds, directory: Path | str
-) -> ps.Topology:
-    """From the three inputs to notices."""
+) -> ps.Stream:
+    """From the three inputs to notices; what is put aside goes to tables."""
     locate = AsOf(("lac", "cell"), ("bsc",))
     also = {CHANGES: moves.key_by("lac", "cell")}
     located = spoken.key_by("lac", "cell").process("locate", locate, also=also, parallelism=SLICES)
@@ -95,7 +100,7 @@ def _lead(
     located.output(UNKNOWN).sink("unknown-cells", ps.Delta(f"{directory}/unknown-cells"))
     located.output(LATE).sink("late-messages", ps.Delta(f"{directory}/late-messages"))
     matched.output(LATE).sink("late-reports", ps.Delta(f"{directory}/late-reports"))
-    return matched.sink("notices", ps.JsonLines(f"{directory}/notices"))
+    return matched
 
 
 def _check(

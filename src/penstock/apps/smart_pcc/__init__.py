@@ -62,12 +62,14 @@ def topology(
     rate: int | None = 200_000,
     seed: int = 1,
     rows_per_epoch: int | None = None,
+    notify: str | None = None,
     directory: Path | str = "out/smart-pcc",
 ) -> ps.Topology:
     """The topology; without files it runs on ``rows`` generated tuples of ``subscribers``.
 
     ``near`` is the part of the quota at which a subscriber is warned, ``free`` the part of it that signal b
-    grants, ``window`` how long an EDR counts. ``follow`` waits for further files.
+    grants, ``window`` how long an EDR counts. ``follow`` waits for further files. ``notify`` is the address
+    of a decision component that gets the signals too.
     """
     rules = Rules(near=near, free=free, window=window)
     if (edrs is None) != (events is None):
@@ -97,6 +99,8 @@ def topology(
         "joiner", Joiner(rules), also={"edrs": near_quota.key_by("msisdn")}, parallelism=SLICES
     )
     joined.sink("signals", ps.JsonLines(f"{directory}/signals"))
+    if notify is not None:
+        joined.sink("notify", ps.Http(notify))
     joined.output("late").sink("late", ps.Delta(f"{directory}/late"))
     joined.key_by("plan").process("plans", PerPlan(), parallelism=1).sink(
         "per-plan", ps.Delta(f"{directory}/per-plan")

@@ -1,0 +1,141 @@
+"""Rows as JSON to a receiver on the web, which can tell what it has had."""
+
+from __future__ import annotations
+
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.connect.durations import microseconds
+from penstock.connect.json_lines import JsonLinesWriter
+from penstock.connect.sink import Sink, SinkContext, file_name, write_atomically
+from penstock.errors import BadArgument, SinkUnavailable
+
+_PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
+"""Answers after which the same request may be accepted later."""
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Http(Sink):
+    """POST the rows of each epoch as JSON arrays of at most ``rows_per_post`` objects.
+
+    Every request has a header ``Idempotency-Key``: topology run, sink, epoch and part. An epoch that is
+    repeated after a crash sends the same bytes under the same keys, so a receiver that drops keys it has
+    accepted gets each row exactly once, and one that does not, at least once. Requests come one after the
+    other, in the order of epochs and parts; an epoch without rows sends none.
+
+    A receiver that cannot be reached or answers 408, 409, 425, 429 or 5xx is asked again, for ``patience``;
+    then the sink is unavailable, and a supervised run waits and repeats the epoch. Any 2xx accepts.
+    """
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    rows_per_post: int
+    patience_us: int
+    timeout_us: int
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        rows_per_post: int = 1_000,
+        patience: str | timedelta = "30s",
+        timeout: str | timedelta = "10s",
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "url", url)
+        set_(self, "headers", tuple((headers or {}).items()))
+        set_(self, "rows_per_post", rows_per_post)
+        set_(self, "patience_us", microseconds(patience, where="Http", what="patience"))
+        set_(self, "timeout_us", microseconds(timeout, where="Http", what="timeout"))
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            allowed = "an address such as https://host:8443/signals"
+            raise BadArgument(where="Http", what="url", got=repr(url), allowed=allowed)
+        if rows_per_post < 1 or not self.timeout_us:
+            got = f"rows_per_post={rows_per_post}, timeout={timeout!r}"
+            raise BadArgument(where="Http", what="an argument", got=got, allowed="more than 0")
+
+    def open(self, context: SinkContext) -> JsonLinesWriter:
+        """Begin a pending part."""
+        return JsonLinesWriter(_folder(context) / "pending", context)
+
+    def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
+        """Send the epoch, unless that has been done."""
+        folder = _folder(context)
+        if context.epoch > _newest(folder):
+            self._send(context, self._body(context, messages))
+            write_atomically(folder / "newest", str(context.epoch).encode())
+        (folder / _name(context)).unlink(missing_ok=True)
+        for leftover in (folder / "pending").glob(f"{context.epoch:012d}-*"):
+            leftover.unlink(missing_ok=True)
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"Http({self.url})"
+
+    def _body(self, context: SinkContext, messages: Sequence[Any]) -> bytes:
+        """The lines of the epoch. Kept before they are sent: a repetition may be cut in another way."""
+        folder, kept = _folder(context), _folder(context) / _name(context)
+        if not kept.exists():
+            parts = [folder / "pending" / name for name in messages if name is not None]
+            write_atomically(kept, b"".join(part.read_bytes() for part in parts))
+        return kept.read_bytes()
+
+    def _send(self, context: SinkContext, body: bytes) -> None:
+        for number, rows in enumerate(_arrays(body, self.rows_per_post)):
+            key = f"{context.app_id}/{context.epoch}/{number}"
+            fault = self._post(rows, key)
+            if fault is not None:
+                step = "the epoch is repeated once the receiver accepts it; look at its log"
+                raise SinkUnavailable(sink=context.sink, what=fault, where=self.url, next_step=step)
+
+    def _post(self, rows: bytes, key: str) -> str | None:
+        """Ask until it is accepted; otherwise why it was not."""
+        headers = {**dict(self.headers), "Content-Type": "application/json", "Idempotency-Key": key}
+        request = urllib.request.Request(self.url, rows, headers, method="POST")
+        deadline, wait = time.monotonic() + self.patience_us / 1e6, _FIRST_WAIT_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=self.timeout_us / 1e6):
+                    return None
+            except urllib.error.HTTPError as error:
+                fault, passes = f"the receiver answered {error.code} {error.reason}", error.code in _PASSING
+                error.close()
+            except OSError as error:
+                fault, passes = f"the receiver cannot be reached ({error})", True
+            if not passes or time.monotonic() + wait > deadline:
+                return fault
+            time.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_S)
+
+
+def _arrays(lines: bytes, most: int) -> Iterator[bytes]:
+    """JSON lines as JSON arrays."""
+    rows = lines.splitlines()
+    for first in range(0, len(rows), most):
+        yield b"[%s]" % b",\n".join(rows[first : first + most])
+
+
+def _folder(context: SinkContext) -> Path:
+    return context.run_dir / "http" / file_name(context.sink) / file_name(context.run_id)
+
+
+def _name(context: SinkContext) -> str:
+    return f"{context.epoch:012d}.jsonl"
+
+
+def _newest(folder: Path) -> int:
+    """The newest epoch that was accepted; -1 if none was."""
+    try:
+        return int((folder / "newest").read_bytes())
+    except FileNotFoundError:
+        return -1

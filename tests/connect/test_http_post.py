@@ -1,0 +1,124 @@
+"""Rows to a receiver on the web: a real server on this machine, which drops what it has had."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from penstock.connect.http_post import Http
+from penstock.errors import BadArgument, SinkUnavailable
+from penstock.frames.types import to_polars
+from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
+
+
+class Receiver(ThreadingHTTPServer):
+    """Keeps the rows of each idempotency key once, by path; answers what it was told to, then 200."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.accepted: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.answers: list[int] = []
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server_port}/{path}"
+
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        return [row for (at, _), body in self.accepted.items() if at == f"/{path}" for row in body]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        key = (self.path, self.headers["Idempotency-Key"])
+        self.server.requests.append((key[1], self.headers.get("Authorization", "")))
+        answer = self.server.answers.pop(0) if self.server.answers else 200
+        if answer == 200:
+            self.server.accepted.setdefault(key, body)
+        self.send_response(answer)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing on standard error."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.long
+def test_sink_conforms(receiver: Receiver, tmp_path: Path) -> None:
+    def seen(_: Any, folder: Path) -> pl.DataFrame:
+        return pl.DataFrame(receiver.rows(folder.name), schema=to_polars(SCHEMA))
+
+    check_sink(lambda folder: Http(receiver.url(folder.name), rows_per_post=2), seen, tmp_path)
+
+
+def _harness(sink: Http, tmp_path: Path) -> Harness:
+    return Harness(sink, lambda _, __: pl.DataFrame(), tmp_path)
+
+
+def test_each_post_has_a_key_of_run_sink_epoch_and_part_and_the_users_headers(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    sink = Http(receiver.url("in"), rows_per_post=2, headers={"Authorization": "Bearer 7"})
+    _harness(sink, tmp_path).epoch(4, [rows(0, 2)], [rows(2, 1)])
+    assert receiver.requests == [("run-1/out/4/0", "Bearer 7"), ("run-1/out/4/1", "Bearer 7")]
+    assert receiver.rows("in") == [{"key": f"k{n}", "count": n} for n in range(3)]
+
+
+def test_a_receiver_that_is_busy_is_asked_again(receiver: Receiver, tmp_path: Path) -> None:
+    receiver.answers = [503, 429]
+    _harness(Http(receiver.url("in")), tmp_path).epoch(0, [rows(0, 1)])
+    assert len(receiver.requests) == 3
+    assert receiver.rows("in") == [{"key": "k0", "count": 0}]
+
+
+@pytest.mark.parametrize("answers", [[422], [503] * 9])
+def test_an_epoch_that_was_sent_in_part_goes_on_with_the_same_bytes_under_the_same_keys(
+    receiver: Receiver, tmp_path: Path, answers: list[int]
+) -> None:
+    receiver.answers = [200, *answers]
+    harness = _harness(Http(receiver.url("in"), rows_per_post=1, patience="150ms"), tmp_path)
+    with pytest.raises(SinkUnavailable) as caught:
+        harness.epoch(0, [rows(0, 1)], [rows(1, 1)])
+    assert str(answers[0]) in caught.value.parameters["what"]
+    receiver.answers = []
+    harness.epoch(0, [rows(1, 1)], [rows(0, 1)], attempt="1")  # cut in another way
+    assert receiver.rows("in") == [{"key": "k0", "count": 0}, {"key": "k1", "count": 1}]
+    assert not list(tmp_path.rglob("*.jsonl")), "what was accepted is not kept"
+
+
+def test_a_receiver_that_is_away_makes_the_sink_unavailable(receiver: Receiver, tmp_path: Path) -> None:
+    url = receiver.url("in").replace(str(receiver.server_port), "1")  # nobody listens there
+    with pytest.raises(SinkUnavailable) as caught:
+        _harness(Http(url, patience="0s"), tmp_path).epoch(0, [rows(0, 1)])
+    assert caught.value.parameters["where"] == url
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "host:80", "http://"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(BadArgument) as caught:
+        Http(url)
+    assert caught.value.parameters["what"] == "url"
+
+
+def test_a_post_of_no_rows_is_refused() -> None:
+    with pytest.raises(BadArgument):
+        Http("http://host/", rows_per_post=0)
