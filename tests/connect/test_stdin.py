@@ -13,7 +13,8 @@ import pytest
 from penstock.connect.source import Limit
 from penstock.connect.spool import Spooler, ended, segments
 from penstock.connect.stdin import Stdin
-from penstock.errors import BadArgument, SourceUnavailable
+from penstock.control.restarting import kind_of
+from penstock.errors import BadArgument, RunDirectoryMismatch, SourceUnavailable
 from penstock.testing.sources import check_source, read_range
 
 LINES = [f"line {n} {'x' * (n % 40)}" for n in range(500)]
@@ -151,9 +152,9 @@ def test_segments_that_were_read_are_deleted_but_the_last_epoch_can_be_repeated(
 def test_input_for_a_run_whose_input_has_ended_is_refused(tmp_path: Path) -> None:
     _spool(tmp_path, DATA)
     reading, writing = os.pipe()
-    with pytest.raises(SourceUnavailable) as caught, Spooler(tmp_path, reading):
+    with pytest.raises(RunDirectoryMismatch) as caught, Spooler(tmp_path, reading):
         pass
-    assert caught.value.parameters["source"] == "stdin"
+    assert kind_of(caught.value) == "final", "a supervisor must tell it at once, and not wait"
     with open(os.devnull) as nothing, Spooler(tmp_path, nothing.fileno()):
         assert _all(tmp_path) == LINES
     os.close(reading)

@@ -22,6 +22,7 @@ WARM_UP = 3
 WITHIN_US = 15 * 60 * 1_000_000
 EVENT_US = 3_600
 """Time between two events of a side: every fourth subscriber has one in 15 minutes."""
+_PARTS = 8
 SCHEMA = {"time": "timestamp", "subscriber": int}
 
 
@@ -70,14 +71,32 @@ def _fill(first: int, seed: int, subscribers: Any) -> None:
 
 def _check(directory: Path) -> None:
     """Raise unless the pairs are all that there are, each once."""
-    table = pl.read_delta(str(directory / "pairs"), columns=["bytes", "quota"])
+    table = pl.scan_delta(str(directory / "pairs"))
     rows = SIDE_ROWS * EPOCHS
-    numbers = [events(0, rows, seed=seed, value="v")["subscriber"].to_numpy() for seed in (0, 1)]
+    pair = (pl.col("bytes") * rows + pl.col("quota")).alias("pair")  # both are numbers of events
+    written = table.select(pair).collect(engine="streaming")["pair"].sort()
+    distinct = written.len() - int((written.diff() == 0).sum())
+    expected = sum(_pairs(part) for part in range(_PARTS))
+    if (written.len(), distinct) != (expected, expected):
+        raise AssertionError(f"{written.len():,} pairs, {distinct:,} different, instead of {expected:,}")
+
+
+def _pairs(part: int) -> int:
+    """How many pairs a part of the subscribers has; in parts, so that this takes less memory than the run."""
+    rows = SIDE_ROWS * EPOCHS
     # By subscriber and then by time, as one number: those within reach are then next to each other.
     reach, span = WITHIN_US // EVENT_US, 2 * rows
-    usage, policy = (np.sort(keys * span + np.arange(rows)) for keys in numbers)
+    usage, policy = (np.sort(_keys(seed, part, span)) for seed in (0, 1))
     found = np.searchsorted(policy, usage + reach, "right") - np.searchsorted(policy, usage - reach, "left")
-    pairs = int(found.sum())
-    distinct = table.unique().height
-    if (table.height, distinct) != (pairs, pairs):
-        raise AssertionError(f"{table.height:,} pairs, {distinct:,} different ones, instead of {pairs:,}")
+    return int(found.sum())
+
+
+def _keys(seed: int, part: int, span: int) -> Any:
+    """Subscriber and number of the events of a side that belong to a part."""
+    found = []
+    for first in range(0, SIDE_ROWS * EPOCHS, SIDE_ROWS):
+        subscribers = np.empty(SIDE_ROWS, np.int64)
+        _fill(first, seed, subscribers)
+        mine = np.flatnonzero(subscribers % _PARTS == part)
+        found.append(subscribers[mine] * span + first + mine)
+    return np.concatenate(found)

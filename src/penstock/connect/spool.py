@@ -18,7 +18,7 @@ from types import TracebackType
 
 from penstock.connect.file_cuts import line_end_before
 from penstock.connect.sink import write_atomically
-from penstock.errors import SourceUnavailable
+from penstock.errors import RunDirectoryMismatch
 
 SEGMENT_BYTES = 64 << 20
 _STEP_BYTES = 1 << 20
@@ -68,10 +68,9 @@ class Spooler:
         """What was to be read is here. A new pipe would have nowhere to go, and that must not be silent."""
         mode = os.fstat(self._source).st_mode if self._source >= 0 else 0
         if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode):
-            raise SourceUnavailable(
-                source="stdin",
-                what="the input of this run has ended before",
-                where=str(self._folder),
+            raise RunDirectoryMismatch(  # final: no waiting helps
+                directory=self._folder,
+                what="holds all of the standard input of this run, which has ended before",
                 next_step="finish it without input (< /dev/null), or begin another run with --dir",
             )
 
