@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.apps import smart_pcc
+from penstock.apps import flow_control, smart_pcc
 from penstock.apps.smart_pcc import truth
 from penstock.apps.smart_pcc.generated import Network
 from penstock.apps.smart_pcc.joiner import Joiner
@@ -221,3 +221,11 @@ def test_a_folder_of_json_lines_can_be_read_as_a_source(tmp_path: Path) -> None:
     source = ps.Files(tmp_path / "out", format="jsonl", schema=SCHEMA, ends="drained")
     top.source("lines", source).sink("seen", ps.Collect())
     assert run(top)["seen"]["count"].to_list() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("app", "told"), [(smart_pcc, "signals"), (flow_control, "notices")])
+def test_a_component_that_is_named_gets_what_the_files_get(app: Any, told: str) -> None:
+    nodes = {node.name: node for node in app.topology(notify="https://host/in").graph}
+    assert nodes["notify"].spec.sink == ps.Http("https://host/in")
+    assert nodes["notify"].inputs == nodes[told].inputs
+    assert "notify" not in {node.name for node in app.topology().graph}

@@ -1,4 +1,4 @@
-"""On Spark too the rows are those of a sequential evaluation: many random chains in one topology."""
+"""On Spark too the rows are those of a sequential evaluation: many random chains, two epochs repeated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.testing.chaos.damage import lose_last_commit
 from tests.operators.any_order_kit import TOGETHER, Step, cases, chains, check, interleaved, lead, source
 
 pytestmark = pytest.mark.spark
@@ -33,14 +34,35 @@ def drawn(strategy: st.SearchStrategy[Any], number: int) -> Any:
     return found[-1]
 
 
+def interrupted(spark_run: Any, top: ps.Topology, *, is_written: bool) -> int:
+    """Stop after a further epoch and take its commit away, as a driver that died there; gives its number.
+
+    Unless it ``is_written`` the sinks have nothing of it either, and get the rows that the repetition makes.
+    """
+    known = len(list((spark_run.directory / "checkpoint" / "commits").glob("[0-9]*")))
+    with spark_run.start(top) as handle:
+        while (progress := handle.progress()) is None or progress.epoch <= known:
+            assert not handle.poll(0.02), "it ended before it could be interrupted"
+    last = handle.history()[-1].epoch
+    lose_last_commit(spark_run.directory / "checkpoint")
+    if not is_written:
+        files = list((spark_run.directory / "collect").glob(f"*/{last:012d}.arrow"))
+        assert files, "the epoch has put something out"
+        for file in files:
+            file.unlink()
+    return last
+
+
 def test_the_rows_are_those_of_a_sequential_evaluation(spark_run: Any, record_property: Any) -> None:
     all_chains: list[list[Step]] = [drawn(chains(first=10 * n), n) for n in range(CHAINS)]
     inputs = drawn(cases, CHAINS)
     top = ps.Topology("any-order")
     sides = [interleaved([case[side] for case in inputs], SEED + side) for side in (0, 1)]
-    a, b = (top.source(name, source(rows), rows_per_epoch=25) for name, rows in zip("ab", sides, strict=True))
+    a, b = (top.source(name, source(rows), rows_per_epoch=40) for name, rows in zip("ab", sides, strict=True))
     for n, chain in enumerate(all_chains):
         lead(top, chain, a, b, first=10 * n)
+    repeated = [interrupted(spark_run, top, is_written=is_written) for is_written in (False, True)]
+    assert repeated[0] < repeated[1]
     found = spark_run.through(top)
     for n, chain in enumerate(all_chains):
         check(chain, inputs, found[f"out-{10 * n}"])
