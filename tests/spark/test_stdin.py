@@ -30,7 +30,7 @@ def test_what_was_piped_in_before_a_kill_is_neither_lost_nor_doubled(tmp_path: P
     SITE.write_log(tmp_path / "a.log", 0, REQUESTS)
     log = (tmp_path / "a.log").read_bytes()
     middle = len(log) // 2 + 7  # in the middle of a line
-    command = [sys.executable, "-m", "penstock.cli", "run", "click-stream", "--stdin"]
+    command = [sys.executable, "-m", "penstock.cli", "run", "click-stream", "--stdin", "--until", "finished"]
     command += ["--dir", str(tmp_path / "run"), "--directory", str(tmp_path / "out")]
     command += [word for name, value in OPTIONS.items() for word in (f"--{name}", str(value))]
     command += ["--bytes-per-epoch", "400000"]  # so that more is in the spool than the first epoch takes
