@@ -50,7 +50,7 @@ def decode_one(
         value = y.BAD_INNER  # behind an IP header these are about the packet inside
     if value != y.OK:
         row[y.REASON] = value
-    row[y.PAYLOAD_OFFSET] = at - begin
+    row[y.PAYLOAD_OFFSET] = min(at - begin, max(captured, length))  # a cut header may claim to end later
     row[y.PAYLOAD_LENGTH] = max(0, wire - at)
 
 
