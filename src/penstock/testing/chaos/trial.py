@@ -223,7 +223,11 @@ class Trial:
 def run_schedule(schedule: Schedule, grounds: Grounds) -> Outcome:
     """Run one schedule; its folder is kept if something went wrong."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-", dir=grounds.folder_for(schedule.scenario)))
-    outcome = Trial(schedule, folder, grounds.place_for(schedule.scenario)).run()
+    try:
+        outcome = Trial(schedule, folder, grounds.place_for(schedule.scenario)).run()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     grounds.get_ready()
     if not outcome.difference:
         shutil.rmtree(folder, ignore_errors=True)
