@@ -23,6 +23,7 @@ from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.families import PER_EPOCH, ROWS
 from penstock.testing.chaos.faults import POINTS, Fault, claim, lay_out
 from penstock.testing.chaos.lane import Lane, Rounds, Work
+from penstock.testing.chaos.matrix import divided
 from penstock.testing.chaos.mutations import MUTATIONS
 from penstock.testing.chaos.schedules import in_turn
 from penstock.testing.chaos.watched import with_points
@@ -33,6 +34,14 @@ SCENARIOS = {scenario.name: scenario for scenario in chaos.SCENARIOS}
 
 def outcome(schedule: chaos.Schedule, **values: object) -> chaos.Outcome:
     return chaos.Outcome(schedule, **{"events": 100, "seconds": 1.0, "recovery_s": 0.5, **values})  # type: ignore[arg-type]
+
+
+def test_scenarios_are_divided_by_the_places_that_they_need() -> None:
+    here, second, elsewhere = divided(chaos.SCENARIOS)
+    assert sorted(s.name for s in (*here, *second, *elsewhere)) == sorted(SCENARIOS)
+    assert {s.place for s in second} == {"warm"}
+    assert {s.place for s in elsewhere} == {"second", "supervised", "cluster"}
+    assert divided(elsewhere[:1]) == [elsewhere[:1]]
 
 
 def test_rounds_begin_one_by_one_and_none_begins_after_the_end() -> None:

@@ -57,11 +57,15 @@ class Lane:
             self._rounds += 1
             self._send(b"\n")
 
-    def finish(self) -> None:
-        """Let it finish the schedule that is under way."""
+    def begin_no_more(self) -> None:
+        """Let no further schedule begin there."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
+
+    def finish(self) -> None:
+        """Wait for the schedule that is under way."""
+        self.begin_no_more()
         self._hearing.join()
         if self._process.wait() != 0:
             raise InternalError(
@@ -88,14 +92,13 @@ class Lane:
 
 
 @contextmanager
-def lane_for(work: Work, tell: Callable[[Outcome], None]) -> Iterator[Lane | None]:
-    """A lane while there is work for it."""
-    lane = Lane(work, tell) if work.scenarios else None
+def lane_for(work: Work, tell: Callable[[Outcome], None]) -> Iterator[Lane]:
+    """A lane, and nothing of it afterwards."""
+    lane = Lane(work, tell)
     try:
         yield lane
     finally:
-        if lane is not None:
-            lane.close()
+        lane.close()
 
 
 class Rounds:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from penstock.errors import BadArgument
 from penstock.testing.chaos.checks import Check
@@ -13,6 +14,8 @@ from penstock.testing.chaos.lane import Work, lane_for
 from penstock.testing.chaos.report import Report
 from penstock.testing.chaos.schedules import Scenario, in_turn
 from penstock.testing.chaos.trial import Outcome, run_schedule
+
+_WORTH_A_SESSION = 8
 
 
 def run_matrix(
@@ -51,23 +54,32 @@ def run_matrix(
             if why := grounds.lacks(scenario):
                 report.skipped[scenario.name] = why
         able = [scenario for scenario in scenarios if scenario.name not in report.skipped]
-        here, beside = _divided(able) if seconds else (able, [])
-        with lane_for(Work(beside, checks, seed), note) as lane:
+        here, *beside = divided(able) if seconds and able else [able]
+        with ExitStack() as stack:
+            lanes = [stack.enter_context(lane_for(Work(part, checks, seed), note)) for part in beside]
             for schedule in in_turn(here, checks, seed) if here else ():
-                if lane is not None:
+                for lane in lanes:
                     lane.advance(schedule.seed - seed)
                 note(run_schedule(schedule, grounds))
                 if until_red and report.red:
                     return report
                 if time.monotonic() - began > seconds:
                     break
-            if lane is not None:
+            for lane in lanes:
+                lane.begin_no_more()
+            for lane in lanes:
                 lane.finish()
     return report
 
 
-def _divided(scenarios: Sequence[Scenario]) -> tuple[list[Scenario], list[Scenario]]:
-    """Those for the warm session, and those that share nothing with it and can run beside it."""
-    beside = [scenario for scenario in scenarios if scenario.place not in ("warm", "disk")]
-    here = [scenario for scenario in scenarios if scenario not in beside]
-    return (here, beside) if here else (beside, [])
+def divided(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
+    """Parts that share no place and can run side by side; the first one is for this process.
+
+    A schedule in a warm session waits most of its time for processes to start, so two of them get along; but
+    a second session is worth its start only if there is much to do.
+    """
+    elsewhere = [scenario for scenario in scenarios if scenario.place not in ("warm", "disk")]
+    warm = [scenario for scenario in scenarios if scenario.place == "warm"]
+    second = warm[1::2] if len(warm) >= _WORTH_A_SESSION else []
+    here = [scenario for scenario in scenarios if scenario not in (*elsewhere, *second)]
+    return [part for part in (here, second, elsewhere) if part]
