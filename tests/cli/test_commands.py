@@ -7,12 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+import penstock as ps
 import penstock.bench
 from penstock.cli.commands import app
+from penstock.cli.running import natural_end
 
 APP = """
 import polars as pl
@@ -140,3 +144,13 @@ def test_what_is_no_run_is_refused_with_those_that_are(
     (tmp_path / ".penstock" / "numbers" / "run.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     assert "numbers" in invoke(*command, "nubmers", code=2)
+
+
+@pytest.mark.parametrize(("ends", "until"), [("drained", "finished"), ("never", "stopped")])
+def test_a_run_ends_with_its_sources_if_they_do(ends: Any, until: str, tmp_path: Path) -> None:
+    top = ps.Topology("lines")
+    ended = top.source("ended", ps.Generator(lambda first, count: pl.DataFrame(), schema={"n": int}, rows=9))
+    lines = top.source("lines", ps.Files(tmp_path, format="text", ends=ends))
+    ended.sink("numbers", ps.Collect())
+    lines.sink("kept", ps.Collect())
+    assert natural_end(top) == until

@@ -93,11 +93,12 @@ def run(
         str | None, typer.Option(help="Smallest time between epochs, e.g. 500ms or 10s.", show_default="none")
     ] = None,
     until: Annotated[
-        Literal["stopped", "finished", "caught-up"],
+        Literal["stopped", "finished", "caught-up"] | None,
         typer.Option(
-            help="When to end: never by itself, at the end of bounded sources, or with nothing to read."
+            help="When to end: never by itself, at the end of all sources, or with nothing to read.",
+            show_default="finished if all sources end by themselves, else stopped",
         ),
-    ] = "stopped",
+    ] = None,
     memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     allow_state_loss: Annotated[
         bool, typer.Option("--allow-state-loss", help="Start although changed nodes lose their state.")
@@ -119,7 +120,7 @@ def run(
 ) -> None:
     """Run a topology, or continue where it stopped. Ctrl-C ends at an epoch boundary."""
     from penstock.cli.loading import load_app
-    from penstock.cli.running import run_topology
+    from penstock.cli.running import natural_end, run_topology
 
     time_between = _usage(parse_time)(every) if every else None
     settings = _usage(lambda _: parse_settings(conf or []))("")
@@ -137,7 +138,7 @@ def run(
         partitions=partitions,
         hops=hops,
         every=time_between,
-        until=until,
+        until=until or natural_end(app.topology),
         memory=memory,
         allow_state_loss=allow_state_loss,
         take_over=take_over,

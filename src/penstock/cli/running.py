@@ -13,6 +13,7 @@ from penstock.cli.live import summary, watch
 
 if TYPE_CHECKING:
     from penstock.control.live_table import LiveTable
+    from penstock.spark.options import Until
     from penstock.topology.stream import Topology
 
 QUIT = 130  # what a shell reports for a program that Ctrl-C ended
@@ -46,6 +47,14 @@ def run_topology(topology: Topology, live: LiveTable | None = None, **options: A
         console.print("penstock: quit at once; the next run repeats the unfinished epoch", highlight=False)
         sys.stdout.flush()
         sys.exit(QUIT)
+
+
+def natural_end(topology: Topology) -> Until:
+    """When a run ends if nobody says: with its sources, if they do."""
+    from penstock.topology.specs import SourceSpec
+
+    sources = [node.spec.source for node in topology.graph if isinstance(node.spec, SourceSpec)]
+    return "finished" if all(source.has_end for source in sources) else "stopped"
 
 
 def results(topology: Topology) -> list[str]:

@@ -85,6 +85,11 @@ class Files(Source):
         """Whether the first line of a file names its columns."""
         return self.format == "csv" and self.csv.header == "first-line"
 
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends by itself."""
+        return self.ends == "drained"
+
     def planner(self, state_dir: Path) -> FilesPlanner:
         """Make the planner; its index of files lies in ``state_dir``."""
         from penstock.connect.file_planner import FilesPlanner

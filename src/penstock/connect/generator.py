@@ -97,6 +97,11 @@ class Generator(Source):
         """The number after the last event, or None."""
         return None if self.rows is None else self.start + self.rows
 
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends by itself."""
+        return self.rows is not None
+
     def planner(self, state_dir: Path) -> GeneratorPlanner:
         """Make the planner. It keeps everything in its offsets and nothing in ``state_dir``."""
         return GeneratorPlanner(self)

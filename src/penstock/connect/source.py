@@ -131,6 +131,11 @@ class Source(ABC):
     def time(self) -> str | None:
         """The column that holds the event time, if any."""
 
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends by itself, at a place that its planner knows as ``finished``."""
+        return False
+
     @abstractmethod
     def planner(self, state_dir: Path) -> SourcePlanner:
         """Make the planner. What it must remember beside offsets it keeps in ``state_dir``."""

@@ -55,6 +55,11 @@ class Stdin(Source):
         """The column that holds the event time, if any."""
         return self.lines.time
 
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends by itself."""
+        return True
+
     def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
         """Fill the spool from this process's standard input for as long as the topology runs."""
         from penstock.connect.spool import Spooler

@@ -106,6 +106,11 @@ class Pcap(Source):
         """How many tunnels a packet is followed through."""
         return MOST_TUNNELS if self.tunnels == "inner" else 0
 
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends by itself."""
+        return self.ends == "drained"
+
     def planner(self, state_dir: Path) -> PcapPlanner:
         """Make the planner; its index of files lies in ``state_dir``."""
         from penstock.net.planner import PcapPlanner

@@ -37,6 +37,7 @@ def check_source(
     start = planner.initial()
     assert planner.initial() == start, "initial() must be the same at every call"
     end = _drain(planner, start, Limit())[-1]
+    assert planner.finished(end) == source.has_end, "has_end must tell whether the source finishes"
     rows, bad = read_range(source, planner, start, end, 1)
     _check_splits(source, planner, start, end)
     for i, limit in enumerate(limits):

@@ -66,6 +66,11 @@ class Source(connect.Source):
         """The time of the packets, unless it was left out."""
         return "time" if "time" in self.columns else None
 
+    @property
+    def has_end(self) -> bool:
+        """Whether it ends by itself."""
+        return True
+
     def planner(self, state_dir: Path) -> SynthPlanner:
         """Make the planner. It keeps everything in its offsets and nothing in ``state_dir``."""
         from penstock.net.synth.planning import SynthPlanner

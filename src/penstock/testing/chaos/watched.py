@@ -48,6 +48,10 @@ class WatchedSource(Source):
     def time(self) -> str | None:
         return self.inner.time
 
+    @property
+    def has_end(self) -> bool:
+        return self.inner.has_end
+
     def planner(self, state_dir: Path) -> SourcePlanner:
         return WatchedPlanner(self.inner.planner(state_dir), Path(self.faults))
 
