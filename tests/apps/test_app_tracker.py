@@ -21,11 +21,11 @@ START = {"subscribers": 40, "cells": 8, "rate": 1000, "duration": "2s", "seed": 
 
 
 def tracked(path: Path, epoch_bytes: int = 500_000, **options: Any) -> dict[str, pl.DataFrame]:
-    places = {
-        "directory": path.parent / "out",
-        "parallelism": 6,
-    }  # more slices cost more than they teach here
-    return testing.run(app_tracker.topology(path, bytes_per_epoch=epoch_bytes, **places, **options))
+    # More slices than six cost more than they teach here.
+    top = app_tracker.topology(
+        path, directory=path.parent / "out", bytes_per_epoch=epoch_bytes, parallelism=6, **options
+    )
+    return testing.run(top)
 
 
 def newest(table: pl.DataFrame, *key: str) -> pl.DataFrame:

@@ -205,7 +205,7 @@ SEEDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.sampled_from(SEEDS), edits, st.integers(0, 1 << 10)), min_size=1, max_size=8))
 def test_every_frame_becomes_a_row_whatever_it_holds(
     made: list[tuple[bytes, list[tuple[int, int]], int]],

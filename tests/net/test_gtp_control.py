@@ -246,7 +246,7 @@ SEEDS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(SEEDS) | st.binary(max_size=80),
     edits,

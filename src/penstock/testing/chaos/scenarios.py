@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from penstock.testing.chaos.faults import COMMITTED, POINTS, Fault
+from penstock.testing.chaos.faults import COMMITTED, POINTS, Deed, Fault
 from penstock.testing.chaos.schedules import Draw, Scenario
 
 _PROCESS_POINTS = tuple(POINTS)
@@ -36,16 +36,17 @@ def from_outside(*actions: str, seconds: float = 0.0) -> Draw:
 
 def any_death(chance: random.Random, earliest: int = 1) -> Fault:
     """A process dies somewhere."""
-    deed = chance.choice(("die", "hold"))
-    return Fault(chance.choice(_PROCESS_POINTS), chance.randint(earliest, earliest + 3), deed)  # type: ignore[arg-type]
+    deeds: tuple[Deed, ...] = ("die", "hold")
+    deed = chance.choice(deeds)
+    return Fault(chance.choice(_PROCESS_POINTS), chance.randint(earliest, earliest + 3), deed)
 
 
 def slow(chance: random.Random) -> Sequence[Fault]:
     """Some processes pause; more than one fails to come back in time for the others."""
     points = chance.sample(_PROCESS_POINTS, 3)
-    deeds = ("sleep", "freeze")
+    deeds: tuple[Deed, ...] = ("sleep", "freeze")
     return [
-        Fault(point, chance.randint(1, 4), chance.choice(deeds), round(chance.uniform(0.1, 0.8), 1))  # type: ignore[arg-type]
+        Fault(point, chance.randint(1, 4), chance.choice(deeds), round(chance.uniform(0.1, 0.8), 1))
         for point in points
     ]
 
