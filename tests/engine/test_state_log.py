@@ -16,7 +16,7 @@ import penstock as ps
 from penstock.engine import state_log
 from penstock.engine.saving import Containers, OwnBytes, Pickled, way_for
 from penstock.engine.slice_state import Held, StateCache, open_state, save_state
-from penstock.engine.state_log import DELTAS_AT_MOST, BrokenLog, Head, empty_head, wants_base
+from penstock.engine.state_log import DELTAS_AT_MOST, BrokenLog, Head, Shelf, empty_head, wants_base
 from penstock.errors import StateDamaged, StateNotRestorable
 from penstock.testing.engine import MemoryShelf
 from penstock.topology import specs
@@ -27,7 +27,7 @@ def node_of(operator: Any) -> Node:
     return Node("accounts", specs.ProcessSpec(operator))
 
 
-def epoch(operator: Any, shelf: MemoryShelf, changes: list[tuple[int, int, bool]], held: Any = None) -> Held:
+def epoch(operator: Any, shelf: Shelf, changes: list[tuple[int, int, bool]], held: Any = None) -> Held:
     held = open_state(node_of(operator), 0, 1, shelf, held)
     if changes:
         returned = operator.process(batch(changes), held.state, ignore)
@@ -35,7 +35,7 @@ def epoch(operator: Any, shelf: MemoryShelf, changes: list[tuple[int, int, bool]
     return save_state(held, shelf, stagger=0)
 
 
-def view(operator: Accounts, shelf: MemoryShelf) -> dict[int, int]:
+def view(operator: Accounts, shelf: Shelf) -> dict[int, int]:
     return operator.view(open_state(node_of(operator), 0, 1, shelf, None).state)
 
 

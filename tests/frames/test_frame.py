@@ -13,7 +13,7 @@ from tests.frames.strategies import VALUES, frames
 
 from penstock.errors import InternalError
 from penstock.frames.frame import ARROW_SCHEMA, DDL, Frame, decode, decode_all, encode
-from penstock.frames.types import empty, of_frame
+from penstock.frames.types import empty, of_frame, to_polars
 from penstock.topology.schema import Schema
 
 EVERY = Schema(tuple((f"c{i}", kind) for i, kind in enumerate(VALUES)))
@@ -98,3 +98,18 @@ def test_a_frame_becomes_a_row_of_arrow() -> None:
     frame = Frame(1, "dns", 2, "in", "spout", 3, 4, 5, 6, None, 7, 8, b"x")
     table = pa.Table.from_pylist([dataclasses.asdict(frame)], schema=ARROW_SCHEMA)
     assert Frame(**table.to_pylist()[0]) == frame
+
+
+@pytest.mark.parametrize("word", ["", "alike", "länger als acht Bytes", None])
+@pytest.mark.parametrize("kind", ["string", "binary"])
+def test_words_that_are_all_alike_travel_once(word: str | None, kind: str) -> None:
+    value = word.encode() if word is not None and kind == "binary" else word
+    schema = Schema((("n", "int64"), ("word", kind), ("more", "string"), ("last", "string")))
+    rows = pl.DataFrame(
+        {"n": range(5_000), "word": [value] * 5_000, "more": ["x", "y"] * 2_500, "last": ["z"] * 5_000},
+        schema=to_polars(schema),
+    )
+    payload = encode(rows)
+    assert decode(payload, schema).equals(rows)
+    assert decode_all([payload, encode(rows[:1]), encode(rows[:0]), payload], schema).height == 10_001
+    assert len(payload) < 2 * 5_000 + 5 * 5_000 + 2_000

@@ -19,9 +19,10 @@ from tests.net.test_dpi import BOTH, NEEDS_NDPI
 
 import penstock as ps
 from penstock import net
+from penstock.errors import SourceUnavailable
 from penstock.net import _flow_kernels
 from penstock.net._deadlines import Deadlines
-from penstock.net.columns import DEFAULT
+from penstock.net.columns import DEFAULT, IN_FILE
 from penstock.net.decoding import decode_block
 from penstock.net.opening import opened
 from penstock.testing import run
@@ -309,3 +310,45 @@ def test_a_punctuation_looks_only_at_what_may_be_over() -> None:
     assert 500 <= len(due) <= 1_500
     assert (due == np.arange(len(due))).all()
     assert len(wheel.due(None)) == 100_000 - len(due)
+
+
+def with_places(path: Path) -> pl.DataFrame:
+    """The packets of a plain file, with the places where they lie in it."""
+    columns = (*DEFAULT, "packet", *IN_FILE)
+    with opened(str(path)) as (walk, _):
+        parts = [decode_block(b, columns, file=str(path)) for b in walk.blocks() if len(b)]
+    return pl.concat(parts)
+
+
+def test_payloads_that_stay_in_their_capture_make_no_difference(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    half = len(mixed()) // 2
+    first.write_bytes(m.pcap(mixed()[:half]))
+    second.write_bytes(m.pcap(mixed()[half:]))
+    whole = pl.concat([with_places(first), with_places(second)])
+    carried = net.application_key(whole.drop(*IN_FILE))
+    left = net.application_key(whole)
+    assert left["payload"].null_count() == left.height
+    # Some came without a file, as packets do that were put together from fragments.
+    is_odd = pl.int_range(pl.len()) % 3 == 0
+    some = whole.with_columns(capture_file=pl.when(~is_odd).then("capture_file"))
+    expected = builtin_flows(carried)
+    assert builtin_flows(left) == expected
+    assert builtin_flows(net.application_key(some)) == expected
+
+
+def builtin_flows(packets: pl.DataFrame) -> list[dict[str, Any]]:
+    return judged(net.Applications(engine="builtin"), [packets]).flows().to_dicts()
+
+
+def test_a_capture_that_is_gone_or_cut_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(m.pcap(mixed()))
+    packets = net.application_key(with_places(path))
+    with path.open("r+b") as file:
+        file.truncate(100)
+    with pytest.raises(SourceUnavailable, match=r"cut to 100 bytes while it was read at .*a\.pcap"):
+        builtin_flows(packets)
+    path.unlink()
+    with pytest.raises(SourceUnavailable, match=r"cannot be read .* put the file back and run again"):
+        builtin_flows(packets)

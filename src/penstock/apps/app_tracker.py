@@ -32,6 +32,7 @@ NEEDED = (
     "time", "length", "ip_version", "protocol", "tcp_flags", "vlan", "tunnel", "tunnel_id",
     "src_ip_high", "src_ip_low", "dst_ip_high", "dst_ip_low", "src_port", "dst_port",
     "payload_offset", "payload_length", "tcp_seq", "tcp_ack", "icmp_type", "icmp_code", "packet",
+    "capture_file", "capture_place",
 )  # fmt: skip
 IN_FRAGMENTS = ("link_type", "fragment_id", "fragment_offset", "more_fragments")
 IS_FRAGMENT = (pl.col("fragment_offset") > 0) | (pl.col("more_fragments") > 0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 _STEP_BYTES = 1 << 20
+_SLACK = 0.02
 _COUNTED_BYTES = 32 << 20  # more than this is not read to count its lines: their length is estimated
 
 
@@ -75,6 +76,24 @@ def _rows_end(path: str, start: int, end: int, rows: int) -> tuple[int, int]:
     length = (place - start) / count
     estimated = min(end, start + int(length * rows))
     return estimated, min(rows, int((estimated - start) / length))
+
+
+def ends_of_shares(weights: Sequence[float], share: float) -> list[list[float]]:
+    """Where shares end inside of each of these neighbours, as fractions of it.
+
+    Not so near to either end of one that a share would differ little without the cut.
+
+    >>> ends_of_shares([2, 198], 100), ends_of_shares([1, 199], 100)
+    ([[], [0.494...]], [[], [0.497...]])
+    """
+    found: list[list[float]] = []
+    before, least = 0.0, share * _SLACK
+    for weight in weights:
+        first, behind = int(before // share) + 1, before + weight
+        ends = (n * share - before for n in range(first, int(behind // share) + 1))
+        found.append([end / weight for end in ends if least < end < weight - least])
+        before = behind
+    return found
 
 
 def share_out(weights: Sequence[float], parallelism: int, smallest: float) -> list[range]:

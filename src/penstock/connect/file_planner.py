@@ -12,7 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.connect.compression import codec_of
-from penstock.connect.file_cuts import Cut, cut_lines, line_end_after, line_end_before, share_out
+from penstock.connect.file_cuts import (
+    Cut,
+    cut_lines,
+    ends_of_shares,
+    line_end_after,
+    line_end_before,
+    share_out,
+)
 from penstock.connect.file_index import FileEntry, FileIndex
 from penstock.connect.file_pieces import Piece
 from penstock.connect.file_scan import news, root_is_there, root_of
@@ -68,7 +75,8 @@ class FilesPlanner(SourcePlanner):
         self._check(end["file"])
         whole = [(piece, self._weight(piece)) for piece in self._pieces(start, end)]
         share = max(self.min_split_bytes, sum(weight for _, weight in whole) / max(1, parallelism))
-        cut = [part for piece, weight in whole for part in self._divide(piece, weight, share)]
+        ends = ends_of_shares([weight for _, weight in whole], share)
+        cut = [part for w, at in zip(whole, ends, strict=True) for part in self._divide(*w, at)]
         groups = share_out([weight for _, weight in cut], parallelism, self.min_split_bytes)
         return [
             Split(cut[g[0]][0].place(cut[g[0]][0].start), {"pieces": [cut[i][0].to_json() for i in g]})
@@ -219,14 +227,13 @@ class FilesPlanner(SourcePlanner):
         part = piece.size * (piece.end - piece.start) / max(1, self._length(piece.number, entry))
         return part * _COMPRESSED_WEIGHT if codec_of(entry.path, self._source.compression) else part
 
-    def _divide(self, piece: Piece, weight: float, share: float) -> Iterator[tuple[Piece, float]]:
-        """Cut a piece that is larger than a split should be, at the ends of records."""
+    def _divide(self, piece: Piece, weight: float, ends: list[float]) -> Iterator[tuple[Piece, float]]:
+        """Cut a piece where shares end, at the ends of records."""
         entry = self._index[piece.number]
-        parts = int(weight / share)
         begin = piece.start
-        if parts > 1 and not self._is_whole(entry):
-            for i in range(1, parts):
-                target = piece.start + (piece.end - piece.start) * i // parts
+        if not self._is_whole(entry):
+            for end in ends:
+                target = piece.start + int((piece.end - piece.start) * end)
                 place = self._boundary(piece, entry, begin, target)
                 if begin < place < piece.end:
                     yield self._part(piece, begin, place, weight)

@@ -54,6 +54,15 @@ class StateCache:
 
 def open_state(node: Node, slice_: int, born: int, shelf: Shelf, held: Held | None) -> Held:
     """The state of a slice as its log says, from memory where that is still the same."""
+    try:
+        return _opened(node, slice_, born, shelf, held)
+    except StateDamaged:
+        if not shelf.distrust():
+            raise
+        return _opened(node, slice_, born, shelf, None)
+
+
+def _opened(node: Node, slice_: int, born: int, shelf: Shelf, held: Held | None) -> Held:
     operator: Operator = node.spec.operator  # type: ignore[attr-defined]
     packed = shelf.head()
     try:

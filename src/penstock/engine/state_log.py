@@ -41,6 +41,9 @@ class Shelf(Protocol):
     def put(self, number: int, value: bytes) -> None: ...
     def drop(self, number: int) -> None: ...
 
+    def distrust(self) -> bool:
+        """Read from the store itself from now on; False if that is what was read already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:

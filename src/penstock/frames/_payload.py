@@ -1,10 +1,11 @@
 """Turn a record batch into as few bytes as it needs, and back, exactly.
 
-Layout: format (1 byte), number of notes (2 bytes), then one note per narrowed column, then Arrow's record
-batch message without its schema. Everything before the message is a multiple of 8 bytes long, which keeps
-Arrow's buffers aligned. A note (column, width, base) says that integers travel as unsigned integers of that
-width relative to base (width 0: all are the base), or that offsets of strings travel with that width.
-Integers are computed modulo 2**64, so every type is exact over its full range.
+Layout: format (1 byte), number of notes (2 bytes), length of words (4 bytes), then one note per narrowed
+column, the words, then Arrow's record batch message without its schema. Everything before the message is a
+multiple of 8 bytes long, which keeps Arrow's buffers aligned. A note (column, width, base) says that integers
+travel as unsigned integers of that width relative to base (width 0: all are the base), or that offsets of
+strings travel with that width (width 0: all are the same word, whose length is base - 1;
+without base they are null). Integers are computed modulo 2**64, so every type is exact over its full range.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import InternalError
 from penstock.frames.types import to_arrow
 from penstock.topology.schema import Schema
 
-FORMAT = 1
-_HEAD = struct.Struct("<BxH4x")
+FORMAT = 2
+_HEAD = struct.Struct("<BxHI")
 _NOTE = struct.Struct("<HBxxxxxQ")
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _NARROW = {0: pa.null(), 1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32()}
@@ -37,6 +39,7 @@ class Note(NamedTuple):
     column: int
     width: int
     base: int
+    word: bytes = b""
 
 
 def encode_batch(batch: pa.RecordBatch) -> bytes:
@@ -48,15 +51,17 @@ def encode_batch(batch: pa.RecordBatch) -> bytes:
 def narrow(batch: pa.RecordBatch) -> tuple[bytes, pa.RecordBatch]:
     """The narrowed batch, and the head that each payload cut from it begins with."""
     columns: list[pa.Array] = batch.columns
-    notes = []
+    notes, words = [], b""
     for i, column in enumerate(columns):
         shrunk = _shrink(column) if len(column) else None
         if shrunk is not None:
             columns[i] = shrunk[0]
             notes.append(_NOTE.pack(i, shrunk[1], shrunk[2]))
+            words += shrunk[3]
     if notes:
         batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-    return b"".join((_HEAD.pack(FORMAT, len(notes)), *notes)), batch
+    words += bytes(-len(words) % 8)
+    return b"".join((_HEAD.pack(FORMAT, len(notes), len(words)), *notes, words)), batch
 
 
 def join(head: bytes, batch: pa.RecordBatch) -> bytes:
@@ -74,11 +79,14 @@ def decode_batches(payloads: Sequence[bytes | memoryview | pa.Buffer], schema: S
 
 def _open(payload: bytes | memoryview | pa.Buffer, schema: Schema) -> tuple[list[pa.Array], dict[int, Note]]:
     buffer = payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload)
-    version, count = _HEAD.unpack_from(buffer)
+    version, count, words = _HEAD.unpack_from(buffer)
     if version != FORMAT:
         raise InternalError(what=f"a payload has format {version}, this release reads {FORMAT}")
     end = _HEAD.size + count * _NOTE.size
     notes = [Note(*_NOTE.unpack_from(buffer, at)) for at in range(_HEAD.size, end, _NOTE.size)]
+    if words:
+        notes = _with_words(notes, buffer.slice(end, words).to_pybytes(), schema)
+        end += words
     travelled = _travelled(schema, tuple((note.column, note.width) for note in notes))
     batch = pa.ipc.read_record_batch(buffer.slice(end), travelled)
     return batch.columns, {note.column: note for note in notes}
@@ -89,7 +97,7 @@ def _travelled(schema: Schema, widths: tuple[tuple[int, int], ...]) -> pa.Schema
     fields = list(to_arrow(schema))
     for index, width in widths:
         kind = fields[index].type
-        fields[index] = pa.field(fields[index].name, _SHORT.get(kind) or _NARROW[width])
+        fields[index] = pa.field(fields[index].name, (_SHORT.get(kind) if width else None) or _NARROW[width])
     return pa.schema(fields)
 
 
@@ -113,13 +121,38 @@ def _column(parts: list[tuple[pa.Array, Note | None]], kind: pa.DataType) -> pa.
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(values)])
 
 
-def _shrink(column: pa.Array) -> tuple[pa.Array, int, int] | None:
+def _with_words(notes: list[Note], words: bytes, schema: Schema) -> list[Note]:
+    at, found, kinds = 0, [], to_arrow(schema).types
+    for note in notes:
+        if kinds[note.column] in _SHORT and note.width == 0 and note.base:
+            size = note.base - 1
+            note = note._replace(word=words[at : at + size])
+            at += size
+        found.append(note)
+    return found
+
+
+def _shrink(column: pa.Array) -> tuple[pa.Array, int, int, bytes] | None:
     if (kind := _integer(column.type)) is not None:
-        return _narrow(column, kind) if column.null_count == 0 else _narrow_with_nulls(column, kind)
+        made = _narrow(column, kind) if column.null_count == 0 else _narrow_with_nulls(column, kind)
+        return None if made is None else (*made, b"")
     short = _SHORT.get(column.type)
-    if short is None or column.get_total_buffer_size() >= _SHORT_LIMIT:
+    if short is None:
         return None
-    return column.cast(short), 4, 0
+    if column.null_count == len(column):
+        return pa.nulls(len(column)), 0, 0, b""
+    if (word := _only_word(column)) is not None:
+        return pa.nulls(len(column)), 0, len(word) + 1, word
+    return (column.cast(short), 4, 0, b"") if column.get_total_buffer_size() < _SHORT_LIMIT else None
+
+
+def _only_word(column: pa.Array) -> bytes | None:
+    """What all strings are, if they are the same; the first and the last mostly tell at once."""
+    if column.null_count or not column[0].equals(column[-1]):
+        return None
+    if not pc.all(pc.equal(column, column[0])).as_py():
+        return None
+    return bytes(column[0].as_buffer())
 
 
 @lru_cache(maxsize=256)
@@ -178,11 +211,17 @@ def _widen(column: pa.Array, note: Note | None, kind: pa.DataType) -> pa.Array:
     if note is None:
         return column
     if kind in _SHORT:
-        return column.cast(kind)
+        return column.cast(kind) if note.width else _repeated(note, len(column), kind)
     values = np.empty(len(column) + column.offset, _UNSIGNED[kind.bit_width // 8])
     _write(column, note, values)
     validity = column.buffers()[0] if note.width else None
     return pa.Array.from_buffers(kind, len(column), [validity, pa.py_buffer(values)], offset=column.offset)
+
+
+def _repeated(note: Note, rows: int, kind: pa.DataType) -> pa.Array:
+    if not note.base:
+        return pa.nulls(rows, kind)
+    return pa.repeat(pa.scalar(note.word, pa.large_binary()), rows).cast(kind)
 
 
 def _write(column: pa.Array, note: Note | None, out: npt.NDArray[Any]) -> None:

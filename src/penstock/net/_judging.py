@@ -11,9 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.frames._jit import readonly
-from penstock.frames.hashing import byte_buffers
 from penstock.net import _application_kernels as k
 from penstock.net._flow_table import Batch, Taken
+from penstock.net._payloads import payloads_of
 from penstock.net.applications import CARRIER_COLUMNS
 from penstock.net.dpi import records
 from penstock.net.dpi.verdict import FirstPackets, Verdicts
@@ -52,7 +52,7 @@ def pick(state: Mapping[str, Any], batch: Batch, taken: Taken, most_packets: int
     time, length, _, flags = batch.counted
     sort_out: Any = k.pick
     count, told = sort_out(
-        taken.which, taken.rows, taken.ended_at, readonly(batch.frame["payload"].bin.size().to_numpy()),
+        taken.which, taken.rows, taken.ended_at, readonly(batch.frame["payload_size"].to_numpy()),
         time, length, flags, readonly(batch.frame["protocol"].to_numpy()), *carriers(batch.frame),
         most_packets, most_bytes, records.HEAD, *(table[name] for name in VALUES),
         *(np.zeros(len(table["kept"]), np.int32) for _ in range(2)),
@@ -92,8 +92,11 @@ def _write(frame: pl.DataFrame, picked: Picked, cursor: Numbers, data: npt.NDArr
     columns = ("time", "tcp_seq", "tcp_ack", "payload_length", "tcp_flags", "icmp_type", "icmp_code")
     arrays = [readonly(frame[name].to_physical().to_numpy()) for name in columns]
     is_reply = readonly((~frame["forward"]).cast(pl.UInt8).to_numpy())
+    begins = np.empty(frame.height, np.int64)
     write: Any = records.write
-    write(picked.groups, is_reply, *arrays, *byte_buffers(frame["payload"]), picked.room, cursor, data)
+    write(picked.groups, is_reply, *arrays, picked.room, cursor, data, begins)
+    for payloads in payloads_of(frame):
+        payloads.copy_to(data, begins, picked.room)
 
 
 def kept_packets(state: Mapping[str, Any], flows: pl.DataFrame) -> FirstPackets:

@@ -28,15 +28,20 @@ _MOST_PACKETS, _MOST_BYTES = 16, 1 << 15
 def application_key(packets: pl.DataFrame) -> pl.DataFrame:
     """Add the key of the conversation and the payload; needs the columns of `flow_key` and ``packet``.
 
+    With the columns ``capture_file`` and ``capture_place`` payloads that lie in a plain file stay there:
+    `Applications` reads those that it needs, and the others never leave the file. All machines of a run must
+    see the file under its name, as they must anyway to read it.
+
     With the columns ``outer_dst_ip_high`` and ``outer_dst_ip_low`` each packet also says which tunnel of a
     mobile network carries it, so that `Applications` can tell whose a flow is.
     """
     import polars as pl
 
     from penstock.net._layout import GB, GTP
+    from penstock.net._payloads import payload_columns
 
-    payload = pl.col("packet").bin.slice("payload_offset", "payload_length").alias("payload")
-    more: list[str | pl.Expr] = ["payload_length", "tcp_seq", "tcp_ack", "icmp_type", "icmp_code", payload]
+    more: list[str | pl.Expr] = ["payload_length", "tcp_seq", "tcp_ack", "icmp_type", "icmp_code"]
+    more += payload_columns(packets)
     if CARRIED[0] in packets.columns:
         is_mobile = pl.col("tunnel").is_in([GTP, GB])
         for name, of in zip(CARRIER_COLUMNS, (*CARRIED, "tunnel_id"), strict=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.net._index_state import CUT_OFF, REASONS
+from collections.abc import Sequence
+
+from penstock.net._index_state import CUT_OFF, MAX_BLOCK, REASONS
 from penstock.net.capture import END, Resume, Walk
 from penstock.net.feeds import read_at
-from penstock.net.opening import opened
+from penstock.net.opening import opened, walked
 from penstock.net.pieces import STRETCH_BYTES, CapturePiece
 
 _TAIL_BYTES = 256 << 10
@@ -67,9 +69,10 @@ def cut_capture(
     """The end of as many records as fit, and how many there are; at least one if ``is_first``."""
     begin = 0 if resume is None else resume.at
     until = END if most_bytes is None else begin + most_bytes
-    count = 0
-    with opened(path, size=size, resume=resume, is_open=is_open) as (walk, _):
-        for block in walk.blocks(until=until, most=END if rows is None else rows):
+    most = END if rows is None else rows
+    with walked(path, size=size, resume=resume, is_open=is_open) as (walk, _):
+        count = walk.skip(until - 2 * MAX_BLOCK, most=most)  # the last ones are looked at one by one
+        for block in walk.blocks(until=until, most=most - count):
             count += len(block)
         if count == 0 and is_first and walk.resume.at < size:
             for block in walk.blocks(most=1):
@@ -92,7 +95,7 @@ def cut_counts(
     """The end of as many stretches as fit, and how many packets they hold; at least one if ``is_first``."""
     begin = 0 if resume is None else resume.at
     count, found = 0, resume or Resume(0)
-    with opened(path, size=size, resume=resume, is_open=is_open) as (walk, _):
+    with walked(path, size=size, resume=resume, is_open=is_open) as (walk, _):
         while found.at < size:
             stop = (walk.resume.at // STRETCH_BYTES + 1) * STRETCH_BYTES
             here = walk.skip(stop)
@@ -113,15 +116,16 @@ def _end(walk: Walk, size: int) -> Resume:
     return Resume(size, here.section, here.last_interface) if walk.is_at_end else here
 
 
-def divide(piece: CapturePiece, parts: int, *, is_counts: bool) -> list[CapturePiece]:
-    """A piece in about ``parts`` parts of equal size that begin with a record."""
+def divide(piece: CapturePiece, ends: Sequence[float], *, is_counts: bool) -> list[CapturePiece]:
+    """A piece in parts that begin with a record, the first one at or behind each of these fractions."""
     start, end = piece.piece.start, piece.piece.end
     cut: list[CapturePiece] = []
     begin = None
     is_open = piece.piece.kind == "growing"
-    with opened(piece.piece.path, size=piece.piece.size, resume=piece.resume, is_open=is_open) as (walk, _):
-        for i in range(1, parts):
-            target = start + (end - start) * i // parts
+    p = piece.piece
+    with walked(p.path, size=p.size, resume=piece.resume, is_open=is_open) as (walk, _):
+        for fraction in ends:
+            target = start + int((end - start) * fraction)
             if is_counts:
                 target = -(-target // STRETCH_BYTES) * STRETCH_BYTES
             walk.skip(min(target, end))

@@ -76,6 +76,8 @@ class Block:
     kinds: npt.NDArray[np.uint32]
     faults: tuple[Fault, ...]
     resume: Resume
+    base: int = 0
+    """Where in the file ``data`` begins."""
 
     def __len__(self) -> int:
         return int(self.places.shape[1])
@@ -216,7 +218,7 @@ class Walk:
         faults = tuple(Fault(begin, end, s.REASONS[reason]) for begin, end, reason in rows)
         self.last_fault = faults[-1] if faults else self.last_fault
         places, lengths, kinds = self._columns
-        return Block(self._data, places[:, :n], lengths[:, :n], kinds[:, :n], faults, self.resume)
+        return Block(self._data, places[:, :n], lengths[:, :n], kinds[:, :n], faults, self.resume, self._base)
 
     def _fill(self, stop: int) -> bool:
         """Move what is not yet read to the front and fill the buffer behind it; it grows when it must.

@@ -56,7 +56,8 @@ _RECORD = {
     "interface": "uint32",
     "link_type": "uint16",
 }
-_TAKEN = {"packet": "binary"}
+IN_FILE = ("capture_file", "capture_place")
+_TAKEN = {"packet": "binary", **dict(zip(IN_FILE, ("string", "int64"), strict=True))}
 
 TYPES: dict[str, str] = {
     **_RECORD,
@@ -72,7 +73,8 @@ IPv4 addresses are written as ::ffff:a.b.c.d. ``length`` is the length on the wi
 from the packet's first captured byte, ``payload_length`` is what the headers say. Of a packet in a tunnel the
 columns tell of the innermost packet, the ``outer_…`` columns of the one that carries it; tags and labels are
 the first ones found. ``time`` and ``time_ns`` are null where a capture has no time. ``packet`` holds the
-captured bytes."""
+captured bytes; ``capture_file`` and ``capture_place`` say where they lie, null and 0 unless a plain file
+holds them."""
 
 DEFAULT = tuple(name for name in TYPES if name not in _TAKEN)
 

@@ -20,8 +20,13 @@ from penstock.net.capture import Block
 _FIRST = (0, y.WIDE, y.LONG, y.SHORT)
 
 
-def decode_block(block: Block, columns: Sequence[str], most_tunnels: int = y.MOST_TUNNELS) -> pl.DataFrame:
-    """The packets of a block as rows; every packet becomes one, whatever it holds."""
+def decode_block(
+    block: Block, columns: Sequence[str], most_tunnels: int = y.MOST_TUNNELS, *, file: str | None = None
+) -> pl.DataFrame:
+    """The packets of a block as rows; every packet becomes one, whatever it holds.
+
+    ``file`` is the plain file that the block was read from.
+    """
     n = len(block)
     arrays: list[npt.NDArray[Any]] = [
         np.zeros((y.WIDE, n), np.uint64),
@@ -31,7 +36,7 @@ def decode_block(block: Block, columns: Sequence[str], most_tunnels: int = y.MOS
     ]
     wide, long, short, tiny = arrays
     kernels.decode(*views(block), most_tunnels, wide, long, short, tiny)
-    return pl.DataFrame([_series(name, block, arrays) for name in columns])
+    return pl.DataFrame([_series(name, block, arrays, file) for name in columns])
 
 
 def views(block: Block) -> tuple[Column, Column, Column, Column]:
@@ -39,7 +44,7 @@ def views(block: Block) -> tuple[Column, Column, Column, Column]:
     return readonly(block.data), readonly(block.places), readonly(block.lengths), readonly(block.kinds)
 
 
-def _series(name: str, block: Block, arrays: list[npt.NDArray[Any]]) -> pl.Series:
+def _series(name: str, block: Block, arrays: list[npt.NDArray[Any]], file: str | None) -> pl.Series:
     for table, first, array in zip(c.TABLES, _FIRST, arrays, strict=True):
         if name in table:
             return pl.Series(name, array[table[name] - first])
@@ -51,6 +56,10 @@ def _series(name: str, block: Block, arrays: list[npt.NDArray[Any]]) -> pl.Serie
             return _without(column, block.places[2] == NO_TIME)
         case "packet":
             return packets(block).alias(name)
+        case "capture_file":
+            return pl.repeat(file, len(block), dtype=pl.String, eager=True).alias(name)
+        case "capture_place":
+            return pl.Series(name, block.places[1] + block.base if file else np.zeros(len(block), np.int64))
     values = {
         "length": block.lengths[1],
         "captured": block.lengths[0],
@@ -71,15 +80,17 @@ def _without(column: pl.Series, missing: npt.NDArray[np.bool_]) -> pl.Series:
 
 
 def packets(block: Block) -> pl.Series:
-    """The captured bytes of each packet: one copy of all that the block spans, and views into it.
+    """The captured bytes of each packet: views into one copy of all that the block spans.
 
     Moving each packet to its own place took 1.4 s for a million packets of 500 bytes, this takes 0.4 s.
+    Nothing is copied of a mapped file, which stays as it is; a buffer will be filled again.
     """
     if not len(block):
         return pl.Series("packet", [], pl.Binary)
     places, lengths = block.places[1], block.lengths[0]
     first, end = int(places[0]), int((places + lengths).max())
-    data = block.data[first:end].copy()
+    data = block.data[first:end]
+    data = data.copy() if data.flags.writeable else data
     views = np.empty((len(block), 4), np.uint32)
     kernels.views(readonly(data), readonly(places - first), readonly(lengths), views)
     buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]

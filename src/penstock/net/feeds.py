@@ -70,16 +70,19 @@ class BytesFeed:
         self._chunks = iter(())
 
 
-def mapped(path: str, size: int) -> npt.NDArray[np.uint8]:
-    """The first ``size`` bytes of a plain file where the system holds them: no copy is made.
+def mapped(path: str, size: int, start: int = 0, most: int | None = None) -> npt.NDArray[np.uint8]:
+    """A plain file of ``size`` bytes, or a part of it, where the system holds it: no copy is made.
+
+    ``start`` is a multiple of the system's page size.
 
     A file that is cut short while this is read ends the process, as with any mapped file.
     """
     with open(path, "rb", buffering=0) as file:
-        size = min(size, os.fstat(file.fileno()).st_size)
-        if not size:
+        count = min(size, os.fstat(file.fileno()).st_size) - start
+        count = count if most is None else min(count, most)
+        if count <= 0:
             return np.empty(0, np.uint8)
-        memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        memory = mmap.mmap(file.fileno(), count, access=mmap.ACCESS_READ, offset=start)
     memory.madvise(mmap.MADV_SEQUENTIAL)
     return np.frombuffer(memory, np.uint8)
 

@@ -46,6 +46,18 @@ def opened(
         yield resumed, feed
 
 
+@contextmanager
+def walked(
+    path: str, *, size: int, resume: Resume | None, is_open: bool
+) -> Iterator[tuple[Walk, FileFeed | BytesFeed | None]]:
+    """What `opened` gives; a plain pcap file is not copied but walked through where the system holds it."""
+    if walk := mapped_walk(path, size, resume, is_open=is_open):
+        yield walk, None
+        return
+    with opened(path, size=size, resume=resume, is_open=is_open) as found:
+        yield found
+
+
 def mapped_walk(path: str, size: int, resume: Resume | None, *, is_open: bool) -> Walk | None:
     """A walk through a plain pcap file in memory, where `opened` would begin; None for any other file."""
     if codec_by_content(path) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.connect.file_cuts import Cut, share_out
+from penstock.connect.file_cuts import Cut, ends_of_shares, share_out
 from penstock.connect.file_index import FileEntry
 from penstock.connect.file_pieces import Piece
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
@@ -69,7 +69,8 @@ class PcapPlanner(SourcePlanner):
         self._check(end["file"])
         whole = [(piece, self._weight(piece)) for piece in self._pieces(start, end)]
         share = max(self.min_split_bytes, sum(weight for _, weight in whole) / max(1, parallelism))
-        cut = [part for piece, weight in whole for part in self._divide(piece, weight, share)]
+        ends = ends_of_shares([weight for _, weight in whole], share)
+        cut = [part for w, at in zip(whole, ends, strict=True) for part in self._divide(*w, at)]
         groups = share_out([weight for _, weight in cut], parallelism, self.min_split_bytes)
         return [Split(cut[g[0]][0].place, {"pieces": [cut[i][0].to_json() for i in g]}) for g in groups]
 
@@ -153,17 +154,18 @@ class PcapPlanner(SourcePlanner):
         length = piece.piece.end - piece.piece.start
         return float(length * (_COMPRESSED_WEIGHT if self.files.is_compressed(entry) else 1))
 
-    def _divide(self, piece: CapturePiece, weight: float, share: float) -> list[tuple[CapturePiece, float]]:
-        """Cut a piece that is larger than a split should be, at the beginnings of records."""
-        parts = int(weight / share)
+    def _divide(
+        self, piece: CapturePiece, weight: float, ends: list[float]
+    ) -> list[tuple[CapturePiece, float]]:
+        """Cut a piece where shares end, at the beginnings of records."""
         if (
-            parts < 2
+            not ends
             or piece.piece.kind == "changed"
             or self.files.is_compressed(self._index[piece.piece.number])
         ):
             return [(piece, weight)]
         try:
-            cut = divide(piece, parts, is_counts=self._source.rows == "counts")
+            cut = divide(piece, ends, is_counts=self._source.rows == "counts")
         except (OSError, NotACapture):
             return [(piece, weight)]
         length = piece.piece.end - piece.piece.start

@@ -14,7 +14,7 @@ from penstock.net.capture import Fault, Walk
 from penstock.net.counting import Counter
 from penstock.net.decoding import decode_block
 from penstock.net.feeds import BytesFeed, FileFeed, codec_by_content, read_at
-from penstock.net.opening import NotACapture, mapped_walk, opened
+from penstock.net.opening import NotACapture, walked
 from penstock.net.pieces import STRETCH_BYTES, CapturePiece
 
 if TYPE_CHECKING:
@@ -71,11 +71,8 @@ class _PieceReader:
     def batches(self) -> Iterator[Batch]:
         """The rows, in order."""
         path, size, is_open = self._piece.path, self._piece.size, self._piece.kind == "growing"
-        if self._source.rows == "counts" and (walk := mapped_walk(path, size, self._resume, is_open=is_open)):
-            yield from self._counts(walk)
-            return
         try:
-            with opened(path, size=size, resume=self._resume, is_open=is_open) as (walk, feed):
+            with walked(path, size=size, resume=self._resume, is_open=is_open) as (walk, feed):
                 yield from self._counts(walk) if self._source.rows == "counts" else self._packets(walk)
                 self._end(walk, feed)
         except NotACapture as error:
@@ -85,7 +82,8 @@ class _PieceReader:
         for block in walk.blocks(stop=self._stop):
             self._report(block.faults)
             if len(block):
-                rows = decode_block(block, self._source.columns, self._source.most_tunnels)
+                file = self._piece.path if self._is_plain else None
+                rows = decode_block(block, self._source.columns, self._source.most_tunnels, file=file)
                 yield Batch(self._piece.place(int(block.places[0, 0])), rows)
 
     def _counts(self, walk: Walk) -> Iterator[Batch]:
@@ -100,7 +98,7 @@ class _PieceReader:
         """Places in a compressed file are those of its content, which is always read whole."""
         return self._piece.end if self._is_plain else 1 << 62
 
-    def _end(self, walk: Walk, feed: FileFeed | BytesFeed) -> None:
+    def _end(self, walk: Walk, feed: FileFeed | BytesFeed | None) -> None:
         if isinstance(feed, BytesFeed) and feed.fault:
             self._bad(walk.resume.at, b"", feed.fault)
 

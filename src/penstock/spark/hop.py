@@ -61,3 +61,6 @@ class SparkShelf:
 
     def drop(self, number: int) -> None:
         self._values.removeKey((number,))
+
+    def distrust(self) -> bool:
+        return False

@@ -21,8 +21,9 @@ from penstock.engine.state_log import Shelf
 from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.plan.program import Program
 from penstock.spark.handover import pick_up
+from penstock.spark.mirror import Mirrored
 from penstock.spark.rows import METRICS, Stamper
-from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame
+from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame, mirror_folder
 from penstock.topology.graph import Node
 
 CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
@@ -62,7 +63,8 @@ class Host:
         times = [row.punctuation for row in rows if row.kind == "punctuation"]
         arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
         key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
-        departures, held = run.run(arrivals, max(times, default=None), shelf, _CACHE.take(key))
+        mirrored = Mirrored(shelf, mirror_folder(*key))
+        departures, held = run.run(arrivals, max(times, default=None), mirrored, _CACHE.take(key))
         if held is not None:
             _CACHE.put(key, held)
             counters.holds(node.name, held.nbytes)

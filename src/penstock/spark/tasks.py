@@ -6,8 +6,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 import polars as pl
+from pyspark.core.files import SparkFiles
 from pyspark.taskcontext import TaskContext
 
 from penstock.control.run_directory import RunDirectory
@@ -54,6 +56,11 @@ def epoch_of_task() -> int:
 def _trial() -> ProcessTrial:
     """One for each worker; it ends with the worker."""
     return ProcessTrial()
+
+
+def mirror_folder(hop: str, node: str, slice_: int) -> Path:
+    """Where the workers of this executor keep values of a slice's log; Spark drops it with the session."""
+    return Path(SparkFiles.getRootDirectory(), "penstock", hop, node, str(slice_))
 
 
 def boundary_for(directory: RunDirectory, epoch: int, place: str) -> Boundary:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from penstock.frames._jit import Column, kernel, step
-from penstock.net._gather import copy
 
 TIME, SEQ, ACK, KEPT, WIRE, FLAGS, IS_REPLY, ICMP_TYPE, ICMP_CODE = 0, 8, 12, 16, 18, 20, 21, 22, 23
 HEAD = 24
@@ -82,14 +81,16 @@ def record_end(data: Any, at: Any, stop: Any) -> Any:
 @kernel
 def write(
     groups: Column, is_reply: Column, times: Column, seqs: Column, acks: Column, wires: Column,
-    flags: Column, kinds: Column, codes: Column, offsets: Column, payloads: Column, room: Column,
-    cursor: Column, data: Column,
+    flags: Column, kinds: Column, codes: Column, room: Column, cursor: Column, data: Column, begins: Column,
 ) -> None:  # fmt: skip
-    """Write packets behind each other in the place of their flow; a payload is cut to its room."""
+    """Write packets behind each other in the place of their flow, and where the payload of each begins.
+
+    A payload has as many bytes as it is given room; they are not written here.
+    """
     for i in range(len(groups)):
         g = groups[i]
         at = cursor[g]
-        size = min(offsets[i + 1] - offsets[i], np.int64(room[i]))
+        size = np.int64(room[i])
         put(data, at + TIME, np.int64(times[i]), 8)
         put(data, at + SEQ, np.int64(seqs[i]), 4)
         put(data, at + ACK, np.int64(acks[i]), 4)
@@ -99,5 +100,5 @@ def write(
         data[at + IS_REPLY] = is_reply[i]
         data[at + ICMP_TYPE] = kinds[i]
         data[at + ICMP_CODE] = codes[i]
-        copy(payloads, offsets[i], data, at + HEAD, size)
+        begins[i] = at + HEAD
         cursor[g] = at + HEAD + size
