@@ -18,7 +18,7 @@ from penstock import net
 from penstock.control.live_table import LiveTable
 from penstock.errors import BadArgument
 
-EPOCH_BYTES = 256 << 20
+EPOCH_BYTES = 512 << 20
 PARALLELISM = 16
 """Slices of each node. Time passes in every slice of every node in every epoch: with 120 slices an epoch of
 half a million packets took four to five times as long as with 8."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from penstock.net._index_state import CUT_OFF, MAX_BLOCK, REASONS
 from penstock.net.capture import END, Resume, Walk
@@ -56,25 +57,31 @@ def _ends_with_block(tail: bytes) -> bool:
     return False
 
 
-def cut_capture(
-    path: str,
-    size: int,
-    resume: Resume | None,
-    rows: int | None,
-    most_bytes: int | None,
-    *,
-    is_first: bool,
-    is_open: bool,
-) -> tuple[Resume, int]:
-    """The end of as many records as fit, and how many there are; at least one if ``is_first``."""
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What an epoch may take of a plain capture: from a place on, within limits."""
+
+    path: str
+    size: int
+    resume: Resume | None
+    rows: int | None
+    bytes: int | None
+    is_first: bool
+    """Nothing is taken yet: at least one record, or one stretch, is."""
+    is_open: bool
+
+
+def cut_capture(stretch: Stretch) -> tuple[Resume, int]:
+    """The end of as many records as fit, and how many there are."""
+    size, resume, rows = stretch.size, stretch.resume, stretch.rows
     begin = 0 if resume is None else resume.at
-    until = END if most_bytes is None else begin + most_bytes
+    until = END if stretch.bytes is None else begin + stretch.bytes
     most = END if rows is None else rows
-    with walked(path, size=size, resume=resume, is_open=is_open) as (walk, _):
+    with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
         count = walk.skip(until - 2 * MAX_BLOCK, most=most)  # the last ones are looked at one by one
         for block in walk.blocks(until=until, most=most - count):
             count += len(block)
-        if count == 0 and is_first and walk.resume.at < size:
+        if count == 0 and stretch.is_first and walk.resume.at < size:
             for block in walk.blocks(most=1):
                 count += len(block)
         if count == 0 and walk.resume.at < size and not walk.is_at_end:
@@ -82,27 +89,19 @@ def cut_capture(
         return _end(walk, size), count
 
 
-def cut_counts(
-    path: str,
-    size: int,
-    resume: Resume | None,
-    rows: int | None,
-    most_bytes: int | None,
-    *,
-    is_first: bool,
-    is_open: bool,
-) -> tuple[Resume, int]:
-    """The end of as many stretches as fit, and how many packets they hold; at least one if ``is_first``."""
+def cut_counts(stretch: Stretch) -> tuple[Resume, int]:
+    """The end of as many stretches of `STRETCH_BYTES` as fit, and how many packets they hold."""
+    size, resume, rows = stretch.size, stretch.resume, stretch.rows
     begin = 0 if resume is None else resume.at
     count, found = 0, resume or Resume(0)
-    with walked(path, size=size, resume=resume, is_open=is_open) as (walk, _):
+    with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
         while found.at < size:
             stop = (walk.resume.at // STRETCH_BYTES + 1) * STRETCH_BYTES
             here = walk.skip(stop)
             too_much = (rows is not None and count + here > rows) or (
-                most_bytes is not None and walk.resume.at - begin > most_bytes
+                stretch.bytes is not None and walk.resume.at - begin > stretch.bytes
             )
-            if too_much and not (is_first and found.at == begin):
+            if too_much and not (stretch.is_first and found.at == begin):
                 break
             count, found = count + here, _end(walk, size)
             if too_much:
@@ -116,8 +115,11 @@ def _end(walk: Walk, size: int) -> Resume:
     return Resume(size, here.section, here.last_interface) if walk.is_at_end else here
 
 
-def divide(piece: CapturePiece, ends: Sequence[float], *, is_counts: bool) -> list[CapturePiece]:
-    """A piece in parts that begin with a record, the first one at or behind each of these fractions."""
+def divide(piece: CapturePiece, ends: Sequence[float], step: int) -> list[CapturePiece]:
+    """A piece in parts that begin with a record: the first one behind each of these fractions.
+
+    ``step``: places in the file that are no multiple of it are rounded up.
+    """
     start, end = piece.piece.start, piece.piece.end
     cut: list[CapturePiece] = []
     begin = None
@@ -126,8 +128,7 @@ def divide(piece: CapturePiece, ends: Sequence[float], *, is_counts: bool) -> li
     with walked(p.path, size=p.size, resume=piece.resume, is_open=is_open) as (walk, _):
         for fraction in ends:
             target = start + int((end - start) * fraction)
-            if is_counts:
-                target = -(-target // STRETCH_BYTES) * STRETCH_BYTES
+            target = -(-target // step) * step
             walk.skip(min(target, end))
             here = walk.resume
             if (start if begin is None else begin.at) < here.at < end:

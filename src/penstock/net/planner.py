@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ from penstock.connect.file_index import FileEntry
 from penstock.connect.file_pieces import Piece
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
-from penstock.net.boundaries import cut_capture, cut_counts, divide
+from penstock.net.ahead import Ahead
+from penstock.net.boundaries import Stretch, cut_capture, cut_counts, divide
+from penstock.net.capture import Resume
 from penstock.net.growth import CaptureFiles
 from penstock.net.opening import NotACapture
-from penstock.net.pieces import CapturePiece
+from penstock.net.pieces import STRETCH_BYTES, CapturePiece
 
 if TYPE_CHECKING:
     from penstock.net.pcap import Pcap
@@ -39,12 +42,15 @@ class PcapPlanner(SourcePlanner):
             source.path, Path(state_dir) / "captures.jsonl", clock_ns, must_exist=must_exist
         )
         self._index = self.files.index
+        self._limit = Limit()
+        self._ahead = Ahead()
 
     def initial(self) -> Offset:
         return {"file": 0, "position": 0}
 
     def latest(self, start: Offset, limit: Limit) -> Offset:
         self._scan()
+        self._limit = limit
         number, position = start["file"], start["position"]
         if number == len(self._index) and self._source.ends == "drained":
             self.files.scan(end_all=True)
@@ -68,10 +74,11 @@ class PcapPlanner(SourcePlanner):
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
         self._check(end["file"])
         whole = [(piece, self._weight(piece)) for piece in self._pieces(start, end)]
-        share = max(self.min_split_bytes, sum(weight for _, weight in whole) / max(1, parallelism))
-        ends = ends_of_shares([weight for _, weight in whole], share)
+        weights = [weight for _, weight in whole]
+        ends = ends_of_shares(weights, self._share(weights, parallelism))
         cut = [part for w, at in zip(whole, ends, strict=True) for part in self._divide(*w, at)]
         groups = share_out([weight for _, weight in cut], parallelism, self.min_split_bytes)
+        self._look_ahead(end, parallelism)
         return [Split(cut[g[0]][0].place, {"pieces": [cut[i][0].to_json() for i in g]}) for g in groups]
 
     def backlog(self, offset: Offset) -> Backlog:
@@ -114,17 +121,55 @@ class PcapPlanner(SourcePlanner):
             return Cut(entry.size if fits else position, 1, left)
         if rows is None and (most_bytes is None or left <= most_bytes):
             return Cut(entry.size, 0, left)
-        cut = cut_counts if self._source.rows == "counts" else cut_capture
-        is_open = entry.kind == "growing"
         try:
-            found, count = cut(
-                self.files.path(entry), entry.size, self.files.resume(entry, position), rows, most_bytes,
-                is_first=is_first, is_open=is_open,
-            )  # fmt: skip
+            stretch = self._stretch(entry, position, Limit(rows, most_bytes), is_first=is_first)
+            found, count = self._ahead.ask(self._cutter, stretch)
         except (OSError, NotACapture):  # the reader says so in order
             return Cut(entry.size, 1, left)
         self.files.remember(entry, found)
         return Cut(found.at, count, found.at - position)
+
+    @property
+    def _step(self) -> int:
+        """Splits begin with the first record behind a multiple of this."""
+        return STRETCH_BYTES if self._source.rows == "counts" else 1
+
+    @property
+    def _cutter(self) -> Callable[[Stretch], tuple[Resume, int]]:
+        return cut_counts if self._source.rows == "counts" else cut_capture
+
+    def _stretch(self, entry: FileEntry, position: int, limit: Limit, *, is_first: bool) -> Stretch:
+        resume, is_open = self.files.resume(entry, position), entry.kind == "growing"
+        path = self.files.path(entry)
+        return Stretch(path, entry.size, resume, limit.rows, limit.bytes, is_first, is_open)
+
+    def _look_ahead(self, begin: Offset, parallelism: int) -> None:
+        """Begin to find out where the epoch behind this one ends, and its splits."""
+        self._ahead.forget()
+        number, limit = begin["file"], self._limit
+        entry = self._index[number] if number < len(self._index) else None
+        if entry is None or entry.kind != "taken" or self.files.is_compressed(entry):
+            return
+        position = max(entry.start, begin["position"])
+        if limit.rows is None and (limit.bytes is None or entry.size - position <= limit.bytes):
+            return  # all the rest is taken as it is
+        try:
+            stretch = self._stretch(entry, position, limit, is_first=True)
+        except (OSError, NotACapture):
+            return
+        rest = self._piece(number, entry, position, entry.size)
+
+        def divide_too(cut: Future[tuple[Resume, int]]) -> None:
+            if not cut.cancelled() and cut.exception() is None:
+                piece = rest.part(None, cut.result()[0].at)
+                share = self._share([self._weight(piece)], parallelism)
+                if ends := ends_of_shares([self._weight(piece)], share)[0]:
+                    self._ahead.begin(divide, piece, tuple(ends), self._step)
+
+        self._ahead.begin(self._cutter, stretch).add_done_callback(divide_too)
+
+    def _share(self, weights: list[float], parallelism: int) -> float:
+        return max(self.min_split_bytes, sum(weights) / max(1, parallelism))
 
     def _pieces(self, start: Offset, end: Offset) -> Iterator[CapturePiece]:
         for number in range(start["file"], min(end["file"] + 1, len(self._index))):
@@ -165,7 +210,7 @@ class PcapPlanner(SourcePlanner):
         ):
             return [(piece, weight)]
         try:
-            cut = divide(piece, ends, is_counts=self._source.rows == "counts")
+            cut = self._ahead.ask(divide, piece, tuple(ends), self._step)
         except (OSError, NotACapture):
             return [(piece, weight)]
         length = piece.piece.end - piece.piece.start

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.engine.outbox import Parcel
@@ -90,7 +91,18 @@ def address_of(node: str, slice_: int) -> int:
 def to_batch(frames: Sequence[Frame]) -> pa.RecordBatch:
     """Frames as one Arrow batch of Spark rows."""
     columns = [
-        pa.array([getattr(frame, column.name) for frame in frames], type=column.type)
+        _payloads([frame.payload for frame in frames])
+        if column.name == "payload"
+        else pa.array([getattr(frame, column.name) for frame in frames], type=column.type)
         for column in ARROW_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def _payloads(payloads: list[bytes | None]) -> pa.Array:
+    """Payloads as a column, copied once: Arrow's own way moves all again whenever it needs more room."""
+    ends = np.cumsum([0, *(len(payload or b"") for payload in payloads)], dtype=np.int32)
+    is_there = pa.array([payload is not None for payload in payloads])
+    data = pa.py_buffer(b"".join(payload for payload in payloads if payload))
+    buffers = [is_there.buffers()[1], pa.py_buffer(ends), data]
+    return pa.Array.from_buffers(pa.binary(), len(payloads), buffers)
