@@ -221,6 +221,13 @@ class SourceUnavailable(EnvironmentError_):
     template = "source '{source}': {what} at {where}; {next_step}"
 
 
+class SinkRefused(EnvironmentError_):
+    """A sink does not want what it is given; it will not want it later either."""
+
+    condition = "SINK_REFUSED"
+    template = "sink '{sink}': {what} at {where}; {next_step}"
+
+
 class SinkUnavailable(EnvironmentError_):
     """A sink cannot be written."""
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from penstock.connect.http_post import Http
-from penstock.errors import BadArgument, SinkUnavailable
+from penstock.errors import BadArgument, PenstockError, SinkRefused, SinkUnavailable
 from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
 
@@ -90,13 +90,13 @@ def test_a_receiver_that_is_busy_is_asked_again(receiver: Receiver, tmp_path: Pa
     assert receiver.rows("in") == [{"key": "k0", "count": 0}]
 
 
-@pytest.mark.parametrize("answers", [[422], [503] * 9])
+@pytest.mark.parametrize(("answers", "error"), [([422], SinkRefused), ([503] * 9, SinkUnavailable)])
 def test_an_epoch_that_was_sent_in_part_goes_on_with_the_same_bytes_under_the_same_keys(
-    receiver: Receiver, tmp_path: Path, answers: list[int]
+    receiver: Receiver, tmp_path: Path, answers: list[int], error: type[PenstockError]
 ) -> None:
     receiver.answers = [200, *answers]
     harness = _harness(Http(receiver.url("in"), rows_per_post=1, patience="150ms"), tmp_path)
-    with pytest.raises(SinkUnavailable) as caught:
+    with pytest.raises(error) as caught:
         harness.epoch(0, [rows(0, 1)], [rows(1, 1)])
     assert str(answers[0]) in caught.value.parameters["what"]
     receiver.answers = []

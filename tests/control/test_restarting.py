@@ -8,7 +8,7 @@ import pytest
 
 from penstock.control.incidents import Incident, Kind, add_incident, read_incidents, since_progress
 from penstock.control.restarting import RestartPolicy, decide, kind_of
-from penstock.errors import Fenced, OperatorFailed, SinkUnavailable, StreamFailed
+from penstock.errors import Fenced, OperatorFailed, SinkRefused, SinkUnavailable, StreamFailed
 
 SECOND_NS = 1_000_000_000
 POLICY = RestartPolicy(
@@ -60,6 +60,7 @@ def test_what_cannot_change_is_not_tried_again() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
+        (SinkRefused(sink="s", what="422", where="w", next_step="n"), "final"),
         (Fenced(directory="d", newest=2, mine=1), "final"),
         (SinkUnavailable(sink="s", what="w", where="h", next_step="n"), "away"),
         (StreamFailed(topology="t", epoch=1, reason="[Errno 28] No space left on device: 'x'"), "away"),

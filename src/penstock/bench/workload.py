@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ def counted(
 
 def run_through(topology: ps.Topology, directory: Path, **options: Any) -> list[tuple[int, float]]:
     """Run to the end; the events and seconds of each epoch, as Spark measured them."""
+    os.sync()  # an input of gigabytes that was just made would be written to the disk meanwhile
     spans: dict[int, tuple[int, float]] = {}
     with ps.start(topology, directory=directory / "run", until="finished", **options) as handle:
         ended = False

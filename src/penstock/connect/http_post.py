@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 from penstock.connect.durations import microseconds
 from penstock.connect.json_lines import JsonLinesWriter
 from penstock.connect.sink import Sink, SinkContext, file_name, write_atomically
-from penstock.errors import BadArgument, SinkUnavailable
+from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 
 _PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Answers after which the same request may be accepted later."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+_SHOWN_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -32,7 +33,8 @@ class Http(Sink):
     other, in the order of epochs and parts; an epoch without rows sends none.
 
     A receiver that cannot be reached or answers 408, 409, 425, 429 or 5xx is asked again, for ``patience``;
-    then the sink is unavailable, and a supervised run waits and repeats the epoch. Any 2xx accepts.
+    then the sink is unavailable, and a supervised run waits and repeats the epoch. Any 2xx accepts; any other
+    answer is a refusal, which ends the run with its words.
     """
 
     url: str
@@ -93,27 +95,30 @@ class Http(Sink):
     def _send(self, context: SinkContext, body: bytes) -> None:
         for number, rows in enumerate(_arrays(body, self.rows_per_post)):
             key = f"{context.app_id}/{context.epoch}/{number}"
-            fault = self._post(rows, key)
-            if fault is not None:
-                step = "the epoch is repeated once the receiver accepts it; look at its log"
-                raise SinkUnavailable(sink=context.sink, what=fault, where=self.url, next_step=step)
+            self._post(context.sink, rows, key)
 
-    def _post(self, rows: bytes, key: str) -> str | None:
-        """Ask until it is accepted; otherwise why it was not."""
+    def _post(self, sink: str, rows: bytes, key: str) -> None:
+        """Ask until it is accepted. Raises SinkRefused, or SinkUnavailable when patience ends."""
         headers = {**dict(self.headers), "Content-Type": "application/json", "Idempotency-Key": key}
         request = urllib.request.Request(self.url, rows, headers, method="POST")
         deadline, wait = time.monotonic() + self.patience_us / 1e6, _FIRST_WAIT_S
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=self.timeout_us / 1e6):
-                    return None
+                    return
             except urllib.error.HTTPError as error:
-                fault, passes = f"the receiver answered {error.code} {error.reason}", error.code in _PASSING
+                fault = f"the receiver answered {error.code} {error.reason}"
+                says = error.read(_SHOWN_BYTES).decode("utf-8", "replace").strip()
                 error.close()
+                if error.code not in _PASSING:
+                    what = f"{fault} ({says})" if says else fault
+                    step = "mend address, headers or receiver and run again: the epoch is repeated"
+                    raise SinkRefused(sink=sink, what=what, where=self.url, next_step=step) from None
             except OSError as error:
-                fault, passes = f"the receiver cannot be reached ({error})", True
-            if not passes or time.monotonic() + wait > deadline:
-                return fault
+                fault = f"the receiver cannot be reached ({error})"
+            if time.monotonic() + wait > deadline:
+                step = "the epoch is repeated once the receiver accepts it; look at its log"
+                raise SinkUnavailable(sink=sink, what=fault, where=self.url, next_step=step)
             time.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
 

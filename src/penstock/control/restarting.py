@@ -14,6 +14,7 @@ from penstock.errors import (
     RunDirectoryBroken,
     RunDirectoryInUse,
     RunDirectoryMismatch,
+    SinkRefused,
     SinkUnavailable,
     SourceUnavailable,
     TopologyError,
@@ -26,6 +27,7 @@ _FINAL = (
     RunDirectoryBroken,
     RunDirectoryInUse,
     RunDirectoryMismatch,
+    SinkRefused,
     TopologyError,
 )
 _AWAY = (SinkUnavailable, SourceUnavailable)
