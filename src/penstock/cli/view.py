@@ -158,7 +158,9 @@ def _cell(column: str, value: Any, *, share: bool) -> str:
         return f"{value:.1%}"
     if isinstance(value, int) and not isinstance(value, bool):
         return numbers.size(value) if column.endswith("bytes") else numbers.count(value)
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return str(value)
 
 
 def _headline(seen: Seen, newest: Progress) -> Table:
