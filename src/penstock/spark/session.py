@@ -71,8 +71,7 @@ _KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
     "MALLOC_TOP_PAD_": str(16 << 20),
-    "MIMALLOC_PURGE_DELAY": "5000",  # Arrow's, in ms
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:5000,muzzy_decay_ms:5000",  # Polars'
+    "MIMALLOC_PURGE_DELAY": "5000",  # Arrow's, in ms; Polars has its own way, which it sets itself
 }
 # The JVM's first compiler only. On two cores the second one's work cost more than its code gave back: ten
 # epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each).
