@@ -66,6 +66,8 @@ BENCHES: dict[str, Bench] = {
         _bench("decode-flows", "packets decoded to rows, exchanged by flow, flow table kept"),
         _bench("app-tracker", "packets in GTP to applications; a million flows against 10,000"),
         _bench("smart-pcc", "EDRs and streaming events of a million subscribers to signals, exactly once"),
+        _bench("flow-control", "voice messages of a radio network to notices for its controllers"),
+        _bench("slow-paths", "pings joined with the load of their targets to what made them slow"),
         _bench("click-stream", "log lines from raw text files to the most frequent patterns"),
     )
 }

@@ -48,6 +48,7 @@ def topology(
     messages: int = 1_000_000,
     rate: int | None = 10_000,
     seed: int = 1,
+    rows_per_epoch: int | None = None,
     bytes_per_epoch: int = EPOCH_BYTES,
     notify: str | None = None,
     directory: Path | str = "out/flow-control",
@@ -56,8 +57,9 @@ def topology(
 
     ``kpis``, ``cells`` and ``voice`` are folders of files; instead of ``voice``, ``captures`` of a GPRS core
     network give the conversations of one ``application``. ``t1`` is the voice rate and ``t2`` the bytes in
-    the ``window`` above which a controller is told. ``follow`` waits for further files. ``notify`` is the
-    address of a component that gets the notices too.
+    the ``window`` above which a controller is told. ``follow`` waits for further files. ``rows_per_epoch``
+    of generated events are taken at most, by default those of a second. ``notify`` is the address of a
+    component that gets the notices too.
     """
     thresholds = Thresholds(t1=t1, t2=t2, window=window)
     _check(kpis, cells, voice, captures)
@@ -78,7 +80,8 @@ def topology(
         made = Network(messages=messages, seed=seed).sources(rate)
         names = ("voice-spout", "bsc-kpi-spout", "cell-map")
         spoken, reports, moves = (
-            top.source(name, source, rows_per_epoch=rate) for name, source in zip(names, made, strict=True)
+            top.source(name, source, rows_per_epoch=rows_per_epoch or rate)
+            for name, source in zip(names, made, strict=True)
         )
     notices = _lead(spoken, reports, moves, thresholds, directory)
     if notify is not None:
