@@ -26,6 +26,8 @@ class Receiver(ThreadingHTTPServer):
         self.accepted: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.requests: list[tuple[str, str]] = []
         self.answers: list[int] = []
+        self.withheld = 0
+        """So many bytes fewer are sent than a refusal announces."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server_port}/{path}"
@@ -44,9 +46,11 @@ class _Handler(BaseHTTPRequestHandler):
         answer = self.server.answers.pop(0) if self.server.answers else 200
         if answer == 200:
             self.server.accepted.setdefault(key, body)
+        says = b"" if answer == 200 else b"no room for you"
         self.send_response(answer)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(says) + self.server.withheld))
         self.end_headers()
+        self.wfile.write(says)
 
     def log_message(self, *_: Any) -> None:
         """Nothing on standard error."""
@@ -103,6 +107,16 @@ def test_an_epoch_that_was_sent_in_part_goes_on_with_the_same_bytes_under_the_sa
     harness.epoch(0, [rows(1, 1)], [rows(0, 1)], attempt="1")  # cut in another way
     assert receiver.rows("in") == [{"key": "k0", "count": 0}, {"key": "k1", "count": 1}]
     assert not list(tmp_path.rglob("*.jsonl")), "what was accepted is not kept"
+
+
+@pytest.mark.parametrize("withheld", [0, 9])
+def test_a_refusal_has_the_words_of_the_receiver_even_if_they_break_off(
+    receiver: Receiver, tmp_path: Path, withheld: int
+) -> None:
+    receiver.answers, receiver.withheld = [403], withheld
+    with pytest.raises(SinkRefused) as caught:
+        _harness(Http(receiver.url("in")), tmp_path).epoch(0, [rows(0, 1)])
+    assert caught.value.parameters["what"] == "the receiver answered 403 Forbidden (no room for you)"
 
 
 def test_a_receiver_that_is_away_makes_the_sink_unavailable(receiver: Receiver, tmp_path: Path) -> None:

@@ -341,6 +341,14 @@ def builtin_flows(packets: pl.DataFrame) -> list[dict[str, Any]]:
     return judged(net.Applications(engine="builtin"), [packets]).flows().to_dicts()
 
 
+def test_a_packet_cut_in_its_headers_at_the_end_of_a_file_has_no_payload(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    path.write_bytes(m.pcap([datagram(b"abcdefgh", 6000, 7000), segment(b"late", 99, flags=2)], snap=50))
+    packets = net.application_key(with_places(path))
+    assert packets["payload_size"].to_list() == [8, 0]
+    assert len(builtin_flows(packets)) == 2
+
+
 def test_a_capture_that_is_gone_or_cut_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(m.pcap(mixed()))

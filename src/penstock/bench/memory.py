@@ -9,7 +9,7 @@ from types import TracebackType
 
 import psutil
 
-_NEW_HIGH = 1.05
+_NEW_HIGH = 1.02
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 

@@ -6,8 +6,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -108,8 +110,7 @@ class Http(Sink):
                     return
             except urllib.error.HTTPError as error:
                 fault = f"the receiver answered {error.code} {error.reason}"
-                says = error.read(_SHOWN_BYTES).decode("utf-8", "replace").strip()
-                error.close()
+                says = _words(error)
                 if error.code not in _PASSING:
                     what = f"{fault} ({says})" if says else fault
                     step = "mend address, headers or receiver and run again: the epoch is repeated"
@@ -121,6 +122,13 @@ class Http(Sink):
                 raise SinkUnavailable(sink=sink, what=fault, where=self.url, next_step=step)
             time.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
+
+
+def _words(answer: urllib.error.HTTPError) -> str:
+    """How the text of an answer begins; nothing if it does not come."""
+    with answer, suppress(OSError, HTTPException):
+        return answer.read(_SHOWN_BYTES).decode("utf-8", "replace").strip()
+    return ""
 
 
 def _arrays(lines: bytes, most: int) -> Iterator[bytes]:

@@ -65,7 +65,8 @@ def payloads_of(packets: pl.DataFrame) -> Iterator[Payloads]:
         return
     window = pl.col(PLACE) // _WINDOW
     where = packets.select(FILE, PLACE, "payload_size", window=window).with_row_index("which")
-    for (path, number), part in where.group_by(FILE, "window", maintain_order=True):
+    some = where.filter(pl.col("payload_size") > 0)  # of a packet cut in its headers the place is behind it
+    for (path, number), part in some.group_by(FILE, "window", maintain_order=True):
         which = part["which"].to_numpy().astype(np.int64)
         if path is None:
             ends, data = byte_buffers(packets["payload"][which])

@@ -30,9 +30,9 @@ class Ahead:
 
     def forget(self) -> None:
         """Nobody will ask for what was begun so far."""
-        for future in self._answers.values():
+        answers, self._answers = self._answers, {}  # a thread may add to what is looked through
+        for future in list(answers.values()):
             future.cancel()
-        self._answers.clear()
 
     def ask(self, function: Callable[..., T], *arguments: Hashable) -> T:
         """What a function answers, at once if it was begun in time."""

@@ -79,8 +79,9 @@ def topology(
     else:
         made = Network(messages=messages, seed=seed).sources(rate)
         names = ("voice-spout", "bsc-kpi-spout", "cell-map")
+        rows_per_epoch = rate if rows_per_epoch is None else rows_per_epoch
         spoken, reports, moves = (
-            top.source(name, source, rows_per_epoch=rows_per_epoch or rate)
+            top.source(name, source, rows_per_epoch=rows_per_epoch)
             for name, source in zip(names, made, strict=True)
         )
     notices = _lead(spoken, reports, moves, thresholds, directory)
