@@ -40,7 +40,7 @@ def verdict(
     choice: str, packets: list[Record], protocol: int = TCP, port: int = 443, **more: bool
 ) -> tuple[str, str | None]:
     found = engine(choice).judge(one_flow(packets, protocol=protocol, src_port=40000, dst_port=port, **more))  # type: ignore[arg-type]
-    return found.of(0).application, found.hosts.get(0)
+    return found.of(0).application, found.hosts[0]
 
 
 def is_decided(choice: str, packets: list[Record], protocol: int = TCP, port: int = 443) -> bool:
@@ -173,7 +173,7 @@ def together(flows: list[FirstPackets]) -> FirstPackets:
 
 def answers_of(judge: Engine, flows: FirstPackets) -> list[object]:
     found = judge.judge(flows)
-    return [(found.of(f), bool(found.is_decided[f]), found.hosts.get(f)) for f in range(len(flows))]
+    return [(found.of(f), bool(found.is_decided[f]), found.hosts[f]) for f in range(len(flows))]
 
 
 @BOTH

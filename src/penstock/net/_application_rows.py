@@ -18,6 +18,7 @@ from penstock.operators.operator import Emit
 
 _SUMS = ("packets", "bytes", "flows")
 _WORDS = ("application", "category", "confidence", "host")
+NO_HOSTS = pl.Series("host", dtype=pl.String)
 _NAMES = dict(zip(CARRIER, (*CARRIED, "tunnel_id", "time"), strict=True))
 _KINDS = [polars_type(kind) for kind in CARRIER.values()]
 
@@ -51,31 +52,28 @@ class Told:
             )
         )
 
-    def flows(self, flows: pl.DataFrame, hosts: dict[int, str], *, is_new: bool) -> None:
-        """Flows that have ended; new ones are decided only now."""
+    def flows(self, flows: pl.DataFrame, hosts: pl.Series, *, is_new: bool) -> None:
+        """Flows that have ended, with their hosts; new ones are decided only now."""
         if is_new:
             self.new(flows)
-        names: list[str | None] = [None] * flows.height
-        for place, host in hosts.items():
-            names[place] = host
-        self._flows.append(flows.with_columns(pl.Series("host", names, dtype=pl.String)))
+        self._flows.append(flows.with_columns(hosts.alias("host")))
 
     def ended(
         self,
         flows: pl.DataFrame,
-        hosts: dict[int, str],
+        hosts: pl.Series,
         numbers: npt.NDArray[np.int64],
-        found: dict[int, str],
+        found: pl.Series,
     ) -> None:
         """Flows that ended in the middle of a batch: decided before, or judged now in their group."""
         group = flows["group"].to_numpy() - 1
         is_open = group >= 0
         verdict = flows["verdict"].to_numpy().astype(np.int64)
         verdict[is_open] = numbers[group[is_open]]
-        named = {place: found[g] for place, g in enumerate(group.tolist()) if g in found}
         flows = flows.with_columns(pl.Series("verdict", verdict))
         self.new(flows.filter(pl.Series(is_open)))
-        self.flows(flows, {**hosts, **named}, is_new=False)
+        hosts = hosts.scatter(np.flatnonzero(is_open), found.gather(group[is_open]))
+        self.flows(flows, hosts, is_new=False)
 
     def finish(self, labels: Labels) -> None:
         """Emit all; for a batch without rows as well, which tells the plan the columns."""
@@ -133,21 +131,16 @@ def with_endings(ended: pl.DataFrame | None, picked: Picked) -> pl.DataFrame | N
     )
 
 
-def hosts_of(state: Any, flows: pl.DataFrame) -> dict[int, str]:
-    """The hosts of decided flows, by place."""
-    found = ((place, state["hosts"].get(flow)) for place, flow in enumerate(flows["flow"].to_list()))
-    return {place: host.decode() for place, host in found if host}
+def hosts_of(state: Any, flows: pl.DataFrame) -> pl.Series:
+    """The hosts of decided flows; null where none was named."""
+    return pl.Series(state["hosts"].get(flows["flow"].to_list()), dtype=pl.Binary).cast(pl.String)
 
 
-def hosts_of_decided(state: Any, ended: pl.DataFrame | None) -> dict[int, str]:
+def hosts_of_ended(state: Any, ended: pl.DataFrame) -> pl.Series:
     """The hosts of flows that ended in a batch after they were decided; they are forgotten."""
-    if ended is None:
-        return {}
-    ids = ended["flow"].to_list()
-    decided = np.flatnonzero(ended["verdict"].to_numpy() > 0).tolist()
-    hosts = {place: state["hosts"].get(ids[place]) for place in decided}
-    state["hosts"].drop(ids[place] for place in decided)
-    return {place: host.decode() for place, host in hosts.items() if host}
+    hosts = hosts_of(state, ended)
+    state["hosts"].drop(ended["flow"].to_list())
+    return hosts
 
 
 def decided_now(state: Any, picked: Picked, numbers: npt.NDArray[np.int64]) -> pl.DataFrame:

@@ -42,8 +42,9 @@ class Deadlines:
         bucket = deadlines_us // self._width
         order = np.argsort(bucket, kind="stable")
         numbers, starts = np.unique(bucket[order], return_index=True)
-        for number, part in zip(numbers.tolist(), np.split(rows[order], starts[1:]), strict=True):
-            self._buckets[number].append(part)
+        rows, ends = rows[order], [*starts[1:].tolist(), len(rows)]
+        for number, start, end in zip(numbers.tolist(), starts.tolist(), ends, strict=True):
+            self._buckets[number].append(rows[start:end])
 
     def refill(self, rows: Rows, deadlines_us: npt.NDArray[np.int64]) -> None:
         """Put these rows in the place of all."""

@@ -73,17 +73,15 @@ def first_packets(
     state: Mapping[str, Any], batch: Batch, picked: Picked, flows: pl.DataFrame
 ) -> FirstPackets:
     """What the engine gets: the packets that were kept before, and behind them those of this batch."""
-    has_past = picked.facts[k.HAS_PAST]
-    past = [
-        state["packets"].get(flow) if was else b""
-        for flow, was in zip(flows["flow"].to_list(), has_past.tolist(), strict=True)
-    ]
-    before = np.fromiter(map(len, past), np.int64, len(past))
-    ends = np.zeros(len(past) + 1, np.int64)
+    with_past = np.flatnonzero(picked.facts[k.HAS_PAST])
+    past = _packets_of(state, flows["flow"].gather(with_past))
+    before = np.zeros(flows.height, np.int64)
+    before[with_past] = list(map(len, past))
+    ends = np.zeros(flows.height + 1, np.int64)
     np.cumsum(before + picked.facts[k.SIZE], out=ends[1:])
     data = np.zeros(int(ends[-1]), np.uint8)
-    for g in np.flatnonzero(before).tolist():
-        data[ends[g] : ends[g] + before[g]] = np.frombuffer(past[g], np.uint8)
+    for begin, content in zip(ends[with_past].tolist(), past, strict=True):
+        data[begin : begin + len(content)] = np.frombuffer(content, np.uint8)
     _write(batch.frame[picked.packets], picked, ends[:-1] + before, data)
     return _of(flows, data, ends, picked.facts[k.IS_LAST] == 1)
 
@@ -101,11 +99,15 @@ def _write(frame: pl.DataFrame, picked: Picked, cursor: Numbers, data: npt.NDArr
 
 def kept_packets(state: Mapping[str, Any], flows: pl.DataFrame) -> FirstPackets:
     """The packets that were kept of flows that are over."""
-    content = [state["packets"].get(flow) for flow in flows["flow"].to_list()]
+    content = _packets_of(state, flows["flow"])
     ends = np.zeros(len(content) + 1, np.int64)
     np.cumsum([len(part) for part in content], out=ends[1:])
     data = np.frombuffer(b"".join(content), np.uint8)
     return _of(flows, data, ends, np.ones(len(content), np.bool_))
+
+
+def _packets_of(state: Mapping[str, Any], flows: pl.Series) -> list[bytes]:
+    return [content or b"" for content in state["packets"].get(flows.to_list())]
 
 
 def _of(
@@ -138,15 +140,15 @@ def settle(
     """Note verdicts, let go of packets, keep those of flows that wait; gives the number of each label."""
     numbers = numbered(state, verdicts)
     is_live = picked.facts[k.ENDED] == 0
-    rows, ids = picked.facts[k.ROW], flows["flow"].to_list()
+    rows, ids = picked.facts[k.ROW], flows["flow"]
     done, waiting = is_live & (numbers > 0), is_live & (numbers == 0)
     state["flows"]["verdict"][rows[done]] = numbers[done]
     had_past = picked.facts[k.HAS_PAST] == 1
-    state["packets"].drop(ids[g] for g in np.flatnonzero(had_past & ~waiting).tolist())
-    content, ends = given.data.tobytes() if waiting.any() else b"", given.ends.tolist()
-    for g in np.flatnonzero(waiting).tolist():
-        state["packets"].put(ids[g], content[ends[g] : ends[g + 1]])
-    for g, host in verdicts.hosts.items():
-        if done[g]:
-            state["hosts"].put(ids[g], host.encode())
+    state["packets"].drop(ids.filter(had_past & ~waiting).to_list())
+    begins, ends = (given.ends[part][waiting].tolist() for part in (slice(-1), slice(1, None)))
+    first_ones = (given.data[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True))
+    state["packets"].put(ids.filter(waiting).to_list(), first_ones)
+    is_named = pl.Series(done) & verdicts.hosts.is_not_null()
+    hosts = verdicts.hosts.filter(is_named).cast(pl.Binary)
+    state["hosts"].put(ids.filter(is_named).to_list(), hosts.to_list())
     return numbers

@@ -21,23 +21,21 @@ class Blobs:
     def __len__(self) -> int:
         return len(self._content)
 
-    def get(self, number: int) -> bytes:
-        """The bytes; none if there are none."""
-        return self._content.get(number, b"")
+    def get(self, numbers: Iterable[int]) -> list[bytes | None]:
+        """The bytes of each number, None where there are none."""
+        return list(map(self._content.get, numbers))
 
-    def put(self, number: int, content: bytes) -> None:
-        """Set the bytes, or drop the number if there are none."""
-        if content:
-            self._content[number] = content
-            self._changed.add(number)
-        else:
-            self.drop((number,))
+    def put(self, numbers: Sequence[int], contents: Iterable[bytes]) -> None:
+        """Set the bytes of each number."""
+        self._content.update(zip(numbers, contents, strict=True))
+        self._changed.update(numbers)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget numbers, whether they are there or not."""
-        for number in numbers:
-            if self._content.pop(number, None) is not None:
-                self._changed.add(number)
+        known = self._content.keys() & numbers
+        self._changed.update(known)
+        for number in known:
+            del self._content[number]
 
     @property
     def is_changed(self) -> bool:

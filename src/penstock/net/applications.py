@@ -105,7 +105,7 @@ class Applications(Operator):
 
         told = rows.Told(emit, has_carriers=CARRIER_COLUMNS[0] in batch.columns)
         if not batch.height:  # tells the plan the columns
-            told.flows(state["flows"].frame(np.empty(0, np.int64)), {}, is_new=True)
+            told.flows(state["flows"].frame(np.empty(0, np.int64)), rows.NO_HOSTS, is_new=True)
         packets = flow_table.Batch.of(batch)
         which, salt = np.arange(batch.height), 0
         while len(which):  # again only for flows that share 64 bits of their fingerprint
@@ -150,8 +150,8 @@ class Applications(Operator):
         picked = judging.pick(state, packets, taken, self.packets, self.bytes_kept)
         told.pieces(picked.pieces)
         ended = rows.with_endings(taken.ended, picked)
-        hosts = rows.hosts_of_decided(state, ended)
-        numbers, found = np.empty(0, np.int64), {}
+        hosts = rows.NO_HOSTS if ended is None else rows.hosts_of_ended(state, ended)
+        numbers, found = np.empty(0, np.int64), rows.NO_HOSTS
         if picked.facts.shape[1]:
             groups = state["flows"].frame(picked.facts[k.ROW])
             given = judging.first_packets(state, packets, picked, groups)

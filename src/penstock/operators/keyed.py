@@ -266,7 +266,8 @@ class KeyedTable:
 
         from penstock.frames.types import polars_type
 
-        return pl.Series(name, self._values[name][numbers]).cast(polars_type(self._value[name]))
+        series, kind = pl.Series(name, self._values[name][numbers]), polars_type(self._value[name])
+        return series if series.dtype == kind else series.cast(kind)
 
 
 def _check(key: Schema, value: Schema) -> None:

@@ -41,9 +41,11 @@ def header_of(protocol: Any) -> Any:
 def packet(
     data: Any, at: Any, src_high: Any, src_low: Any, dst_high: Any, dst_low: Any, src_port: Any,
     dst_port: Any, protocol: Any, out: Any,
-) -> tuple[Any, Any]:  # fmt: skip
-    """Write the packet of a record, whose ends are given as the packet's own; returns its length and where
-    the transport header begins. What was not captured is left out, and the lengths say so."""
+) -> Any:  # fmt: skip
+    """Write the packet of a record, whose ends are given as the packet's own; returns its length.
+
+    What was not captured is left out, and the lengths say so.
+    """
     size = get(data, at + r.KEPT, 2)
     head = header_of(protocol)
     is_four = is_ipv4(src_high, src_low) and is_ipv4(dst_high, dst_low)
@@ -75,4 +77,4 @@ def packet(
     elif protocol == UDP:
         big(out, start + 4, head + size, 2)
     copy(data, at + r.HEAD, out, start + head, size)
-    return total, start
+    return total

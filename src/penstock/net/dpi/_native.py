@@ -28,6 +28,25 @@ def _call(context: Any, address: Any, arguments: Any) -> Any:
 
 
 @intrinsic
+def _call_for_struct(context: Any, address: Any, out: Any, arguments: Any) -> Any:
+    """Call a C function with integers and pointers that returns a struct of more than two words.
+
+    Where such a struct goes differs from processor to processor; the compiler knows.
+    """
+    signature = types.void(types.int64, types.int64, arguments)
+
+    def build(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        word, struct = ir.IntType(64), ir.ArrayType(ir.IntType(64), 3).as_pointer()
+        given = [builder.extract_value(values[2], k) for k in range(len(arguments))]
+        kind = ir.FunctionType(ir.VoidType(), [struct, *([word] * len(given))])
+        function = builder.inttoptr(values[0], kind.as_pointer())
+        builder.call(function, [builder.inttoptr(values[1], struct), *given], arg_attrs={0: ("sret",)})
+        return context.get_dummy_value()
+
+    return signature, build
+
+
+@intrinsic
 def _as_pointer(context: Any, address: Any) -> Any:
     """An address as a pointer, for ``numba.carray``."""
 
@@ -39,4 +58,5 @@ def _as_pointer(context: Any, address: Any) -> Any:
 
 # numba puts the types of a call together itself.
 call: Any = _call
+call_for_struct: Any = _call_for_struct
 as_pointer: Any = _as_pointer

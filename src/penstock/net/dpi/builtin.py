@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from penstock.frames._jit import readonly
 from penstock.net.dpi import _recognise as kernels
@@ -65,8 +66,10 @@ def _put_together(
     label = np.array(of_kind, np.int64)[label] if len(of_kind) else label
     for f, host in zip(named.tolist(), names, strict=True):
         label[f] = numbers.setdefault(_with_service(int(plain[f]), host), len(numbers))
-    found = {f: host for f, host in zip(named.tolist(), names, strict=True) if host}
-    return Verdicts(is_decided, label, tuple(numbers), found)
+    found: list[str | None] = [None] * len(codes)
+    for f, host in zip(named.tolist(), names, strict=True):
+        found[f] = host or None
+    return Verdicts(is_decided, label, tuple(numbers), pl.Series(found, dtype=pl.String))
 
 
 @lru_cache(maxsize=1 << 16)

@@ -17,7 +17,7 @@ import numpy as np
 from penstock.frames._jit import readonly
 from penstock.net.dpi import _ndpi_kernels as k
 from penstock.net.dpi.records import Record, pack
-from penstock.net.dpi.verdict import UNKNOWN, FirstPackets, Label, Verdicts
+from penstock.net.dpi.verdict import UNKNOWN, FirstPackets, Label, Verdicts, texts
 
 NFSTREAM = "6.6.0"
 """The version whose private engine this is written for; `pyproject.toml` pins the same."""
@@ -32,16 +32,13 @@ _CONFIDENCES = (
     "Unknown", "Match by port", "Match by nBPF", "DPI (partial)", "DPI (partial cache)", "DPI (cache)", "DPI",
     "Match by IP", "DPI (aggressive)", "Match by custom rule",
 )  # fmt: skip
-_PACKET = {
-    "time": k.P_TIME, "src_ip": k.P_SRC_IP, "dst_ip": k.P_DST_IP, "src_port": k.P_SRC_PORT,
-    "dst_port": k.P_DST_PORT, "ip_version": k.P_VERSION, "protocol": k.P_PROTOCOL, "raw_size": k.P_RAW,
-    "ip_size": k.P_IP, "transport_size": k.P_TRANSPORT, "payload_size": k.P_PAYLOAD,
-    "ip_content_len": k.P_LENGTH, "ip_content": k.P_CONTENT,
-}  # fmt: skip
-_FLOW = {
-    "application_name": k.F_NAME, "category_name": k.F_CATEGORY, "requested_server_name": k.F_HOST,
-    "ndpi_flow": k.F_NDPI, "confidence": k.F_CONFIDENCE,
-}  # fmt: skip
+_FLOW = {"state": k.F_STATE, "confidence": k.F_CONFIDENCE, "host_server_name": k.F_HOST}
+_FUNCTIONS = {
+    "ndpi_detection_process_packet": k.PROCESS,
+    "ndpi_detection_giveup": k.GIVE_UP,
+    "ndpi_free_flow_data": k.RELEASE,
+}
+_NAME = 64
 _QUERY = bytes.fromhex("abcd01000001000000000000") + b"\x03www\x07netflix\x03com\0\0\x01\0\x01"
 
 
@@ -60,7 +57,6 @@ class Ndpi:
         except (AttributeError, KeyError, ValueError, TypeError) as error:
             raise NdpiUnusable(f"nfstream's engine has changed: {type(error).__name__}: {error}") from error
         self._content = np.zeros(1 << 17, np.uint8)
-        self._nf = np.zeros(self._packet_bytes, np.uint8)
         self._check()
 
     @property
@@ -70,19 +66,16 @@ class Ndpi:
     def judge(self, flows: FirstPackets) -> Verdicts:
         n = len(flows)
         answers = np.zeros((k.ANSWERS, n), np.int64)
-        names, categories = (np.zeros((n, k.NAME), np.uint8) for _ in range(2))
-        hosts = np.zeros((n, k.HOST), np.uint8)
+        hosts = np.empty(n * k.HOST, np.uint8)
         with self._lock:  # nDPI keeps scratch space for one packet at a time
             judge: Any = k.judge
-            failed = judge(
+            size = judge(
                 readonly(flows.data), readonly(flows.ends), *map(readonly, flows.ends_of_flows),
-                readonly(flows.is_last), self._addresses, self._places, self._nf, self._content,
-                answers, names, categories, hosts,
+                readonly(flows.is_last), self._addresses, self._places, self._flow, self._proto,
+                self._content, answers, hosts,
             )  # fmt: skip
-        if failed:
-            raise MemoryError(f"nDPI had no memory for {failed} flows")
-        label, labels = _labels(answers, names, categories)
-        return Verdicts(answers[k.DECIDED] == 1, label, labels, _hosts(hosts))
+        label, labels = self._labels(answers)
+        return Verdicts(answers[k.DECIDED] == 1, label, labels, texts(hosts[:size], answers[k.HOST_SIZE]))
 
     def _open(self) -> None:
         try:
@@ -101,26 +94,27 @@ class Ndpi:
         module = lib.dissector_init(checker)
         if module == ffi.NULL:
             raise NdpiUnusable("nfstream's engine and the nDPI inside of it do not fit")
-        self._addresses = np.zeros(5, np.int64)
-        for place, name in (
-            (k.INITIALIZE, "meter_initialize_flow"),
-            (k.UPDATE, "meter_update_flow"),
-            (k.EXPIRE, "meter_expire_flow"),
-            (k.FREE, "meter_free_flow"),
-        ):
-            self._addresses[place] = int(ffi.cast("intptr_t", ffi.addressof(lib, name)))
-        self._addresses[k.DISSECTOR] = int(ffi.cast("intptr_t", module))
-        self._settle(str(engine.__file__))
+        self._library = ctypes.CDLL(str(engine.__file__))
+        self._addresses = np.zeros(k.ADDRESSES, np.int64)
+        self._addresses[k.MODULE] = int(ffi.cast("intptr_t", module))
+        for name, place in _FUNCTIONS.items():
+            function = getattr(self._library, name)
+            self._addresses[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self._settle()
         lib.dissector_configure(module)
-        self._packet_bytes = ffi.sizeof("struct nf_packet")
+        self._flow, self._proto = (
+            np.zeros(ffi.sizeof(struct), np.uint8)
+            for struct in ("struct ndpi_flow_struct", "struct ndpi_proto")
+        )
         self._places = _places(ffi)
+        self._names = _Names(self._library, int(self._addresses[k.MODULE]))
 
-    def _settle(self, path: str) -> None:
+    def _settle(self) -> None:
         """Switch off what makes verdicts depend on other flows, and what costs time for nothing."""
-        configure = ctypes.CDLL(path).ndpi_set_config
+        configure = self._library.ndpi_set_config
         configure.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p)
         configure.restype = ctypes.c_int
-        module = int(self._addresses[k.DISSECTOR])
+        module = int(self._addresses[k.MODULE])
         unread = [(group, name) for group, names in UNREAD.items() for name in names]
         for group, name in (*((None, f"lru.{cache}.size") for cache in CACHES), *unread):
             if configure(module, group and group.encode(), name.encode(), b"0") != 0:
@@ -129,9 +123,51 @@ class Ndpi:
     def _check(self) -> None:
         """Ask what is known; a module that changed in silence must not judge."""
         verdicts = self.judge(one_flow([Record(_QUERY)], protocol=17, src_port=40000, dst_port=53))
-        found = (verdicts.of(0).application, verdicts.hosts.get(0))
+        found = (verdicts.of(0).application, verdicts.hosts[0])
         if found != ("DNS.NetFlix", "www.netflix.com"):
             raise NdpiUnusable(f"nDPI should see a DNS query for www.netflix.com, and sees {found}")
+
+    def _labels(self, answers: Any) -> tuple[Any, tuple[Label, ...]]:
+        """Each distinct answer is put into words once."""
+        code = np.zeros(answers.shape[1], np.int64)
+        for row in (k.MASTER, k.APPLICATION, k.CATEGORY, k.CONFIDENCE, k.DECIDED):
+            code = code * (1 << 12) + answers[row]
+        _, first, label = np.unique(code, return_index=True, return_inverse=True)
+        return label, tuple(self._label(answers[:, f].tolist()) for f in first.tolist())
+
+    def _label(self, answer: list[int]) -> Label:
+        application = self._names.application(answer[k.MASTER], answer[k.APPLICATION])
+        if not answer[k.DECIDED] or not application:
+            return UNKNOWN
+        confidence = answer[k.CONFIDENCE]
+        words = _CONFIDENCES[confidence] if confidence < len(_CONFIDENCES) else "DPI"
+        return Label(application, self._names.category(answer[k.CATEGORY]) or UNKNOWN.category, words)
+
+
+class _Names:
+    """What nDPI calls its numbers."""
+
+    def __init__(self, library: ctypes.CDLL, module: int) -> None:
+        self._module = module
+        self._of_application = library.ndpi_protocol2name
+        self._of_application.argtypes = (ctypes.c_void_p, _Pair, ctypes.c_char_p, ctypes.c_uint)
+        self._of_category = library.ndpi_category_get_name
+        self._of_category.argtypes = (ctypes.c_void_p, ctypes.c_int)
+        self._of_category.restype = ctypes.c_char_p
+
+    def application(self, master: int, application: int) -> str:
+        buffer = ctypes.create_string_buffer(_NAME)
+        self._of_application(self._module, _Pair(master, application), buffer, _NAME)
+        return buffer.value.decode("utf-8", "replace")
+
+    def category(self, number: int) -> str:
+        return (self._of_category(self._module, number) or b"").decode("utf-8", "replace")
+
+
+class _Pair(ctypes.Structure):
+    """A protocol and the application inside of it."""
+
+    _fields_ = (("master", ctypes.c_uint16), ("application", ctypes.c_uint16))
 
 
 def one_flow(
@@ -150,44 +186,9 @@ def one_flow(
 def _places(ffi: Any) -> Any:
     """Where things lie, as the module itself tells."""
     places = np.zeros(k.PLACES, np.int64)
-    for struct, names in (("struct nf_packet", _PACKET), ("struct nf_flow", _FLOW)):
-        for name, place in names.items():
-            places[place] = ffi.offsetof(struct, name)
-    proto = ffi.offsetof("struct nf_flow", "detected_protocol")
-    places[k.F_MASTER] = proto + ffi.offsetof("struct ndpi_proto", "proto")
-    places[k.F_APPLICATION] = places[k.F_MASTER] + 2
-    places[k.F_CATEGORY_ID] = proto + ffi.offsetof("struct ndpi_proto", "category")
-    places[k.N_STATE] = ffi.offsetof("struct ndpi_flow_struct", "state")
-    places[k.FLOW_BYTES] = ffi.sizeof("struct nf_flow")
+    for name, place in _FLOW.items():
+        places[place] = ffi.offsetof("struct ndpi_flow_struct", name)
+    places[k.P_MASTER] = ffi.offsetof("struct ndpi_proto", "proto")
+    places[k.P_APPLICATION] = places[k.P_MASTER] + 2
+    places[k.P_CATEGORY] = ffi.offsetof("struct ndpi_proto", "category")
     return places
-
-
-def _labels(answers: Any, names: Any, categories: Any) -> tuple[Any, tuple[Label, ...]]:
-    """Each distinct answer is put into words once."""
-    code = np.zeros(answers.shape[1], np.int64)
-    for row in (k.MASTER, k.APPLICATION, k.CATEGORY_ID, k.CONFIDENCE, k.DECIDED):
-        code = code * (1 << 12) + answers[row]
-    _, first, label = np.unique(code, return_index=True, return_inverse=True)
-    return label, tuple(_label(answers[:, f], names[f], categories[f]) for f in first.tolist())
-
-
-def _label(answer: Any, name: Any, category: Any) -> Label:
-    application = _text(name)
-    if not answer[k.DECIDED] or not application:
-        return UNKNOWN
-    confidence = int(answer[k.CONFIDENCE])
-    words = _CONFIDENCES[confidence] if confidence < len(_CONFIDENCES) else "DPI"
-    return Label(application, _text(category) or UNKNOWN.category, words)
-
-
-def _text(content: Any) -> str:
-    return bytes(content).partition(b"\0")[0].decode("utf-8", "replace")
-
-
-def _hosts(hosts: Any) -> dict[int, str]:
-    named = np.flatnonzero(hosts[:, 0])
-    texts = hosts[named].view(f"S{k.HOST}")[:, 0].tolist()
-    return {
-        flow: text.partition(b"\0")[0].decode("utf-8", "replace")
-        for flow, text in zip(named.tolist(), texts, strict=True)
-    }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
 
 Numbers = npt.NDArray[np.int64]
 
@@ -55,16 +58,32 @@ class FirstPackets:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """For each flow: decided or not; what it is (a place in ``labels``); the host where one was named."""
+    """For each flow: decided or not; what it is (a place in ``labels``); the host, null if none was named."""
 
     is_decided: npt.NDArray[np.bool_]
     label: Numbers
     labels: tuple[Label, ...]
-    hosts: dict[int, str]
+    hosts: pl.Series
 
     def of(self, flow: int) -> Label:
         """What one flow is."""
         return self.labels[int(self.label[flow])]
+
+
+def texts(content: npt.NDArray[np.uint8], sizes: Numbers) -> pl.Series:
+    """Strings that lie one behind the other; null where the size is 0. What is no UTF-8 is replaced.
+
+    >>> texts(np.frombuffer(b"ab\\xffcd", np.uint8), np.array([2, 0, 3])).to_list()
+    ['ab', None, '\ufffdcd']
+    """
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    if content.size and content.max() >= 0x80:
+        rows = [content[begin:end].tobytes() for begin, end in itertools.pairwise(ends.tolist())]
+        return pl.Series([row.decode("utf-8", "replace") or None for row in rows], dtype=pl.String)
+    is_named = np.packbits(sizes > 0, bitorder="little")
+    buffers = [pa.py_buffer(part) for part in (is_named, ends, np.ascontiguousarray(content))]
+    return pl.Series(pl.from_arrow(pa.Array.from_buffers(pa.string(), len(sizes), buffers)), dtype=pl.String)
 
 
 class Engine(Protocol):
