@@ -37,8 +37,9 @@ SETTINGS = {
     ),
     # A row is a frame of up to megabytes: small batches let the JVM and Python work at the same time.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32",
-    # Frames of packets are larger: without this bound 32 of them took more than the JVM's direct memory.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+    # Frames of packets are larger: 32 of them took more than the JVM's direct memory. With 64 MiB, buffers
+    # came from the system and went back with each batch: the application tracker was a sixth slower.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
     # Payloads are narrow already: compressing them made no difference to an epoch of 8 million events.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
@@ -65,8 +66,8 @@ SETTINGS = {
     "spark.shuffle.io.retryWait": "200ms",
     "spark.locality.wait": "300ms",
 }
-# Workers use tens of megabytes for each frame and the next epoch asks for them again. Given back to the
-# system in between they come as fresh pages, which cost the application tracker a sixth of its time.
+# Workers and the JVM use tens of megabytes for each frame and the next epoch asks for them again. Given back
+# to the system in between they come as fresh pages, which cost the application tracker a sixth of its time.
 _KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(256 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(512 << 20),
@@ -76,6 +77,9 @@ _KEEP_MEMORY = {
 # The JVM's first compiler only. On two cores the second one's work cost more than its code gave back: ten
 # epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each).
 _JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+# For each file of a checkpoint, and for the sum beside it, the JVM starts a process which sets its mode. By
+# way of the JVM's usual helper a small epoch took 315 ms, directly 205 to 260. Later Javas warn of it.
+_START_DIRECTLY, _WARNS_FROM = "-Djdk.lang.Process.launchMechanism=VFORK", 22
 _LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -110,15 +114,18 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
         return {}
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
+    for name, value in _KEEP_MEMORY.items():
+        os.environ.setdefault(name, value)
     if options.master.startswith(("local", "spark://")):  # others ship the archives to their machines
         os.environ["SPARK_HOME"] = str(spark_home())
+    more = f"{jvm_options(java)} {_START_DIRECTLY if java.major < _WARNS_FROM else ''}"
     return {
         "spark.driver.memory": options.memory,
-        **{f"spark.executorEnv.{name}": os.environ.get(name, value) for name, value in _KEEP_MEMORY.items()},
-        "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {jvm_options(java)}",
+        **{f"spark.executorEnv.{name}": os.environ[name] for name in _KEEP_MEMORY},
+        "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {more}",
         # An executor that takes a dead one's place is given tasks at once, so it must not be slow to begin.
         # On a machine that lacks the record the JVM goes on without it.
-        "spark.executor.extraJavaOptions": f"{_JVM} {jvm_options(java)}",
+        "spark.executor.extraJavaOptions": f"{_JVM} {more}",
     }
 
 
