@@ -6,11 +6,7 @@ Polars is left out on purpose: it starts threads when it is imported, and thread
 
 from __future__ import annotations
 
-import gc
 import sys
-
-_COLLECT_AFTER = 100_000
-"""So many new objects before Python looks for circles: workers hold long lists for a moment, without any."""
 
 
 def preload() -> None:
@@ -32,6 +28,4 @@ if __name__ == "__main__":
 
     if sys.argv[1:2] == ["pyspark.worker"]:  # Spark's planning processes run nothing of ours
         preload()
-        gc.freeze()  # what was imported stays
-        gc.set_threshold(_COLLECT_AFTER)
     manager()

@@ -20,6 +20,9 @@ from penstock.operators.boundary import DEAD_LETTERS, Boundary
 from penstock.operators.trial import ProcessTrial
 from penstock.spark.rows import LETTERS, Stamper
 
+_COLLECT_AFTER = 100_000
+"""So many new objects before Python looks for circles among them; its default is 700."""
+
 
 @contextmanager
 def failures_recorded(directory: RunDirectory) -> Iterator[None]:
@@ -34,13 +37,14 @@ def failures_recorded(directory: RunDirectory) -> Iterator[None]:
 
 @cache
 def spare_what_was_imported() -> None:
-    """Let garbage collections pass over what this process holds now; once in its life.
+    """Let garbage collections pass over what this process holds now, and be rare; once in its life.
 
     Spark collects after every task. Going through all that was imported took a worker about 80 ms, in
-    each of the three workers of a small epoch.
+    each of the three workers of a small epoch. Within a task, lists of many objects come and go.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
 
 
 def epoch_of_task() -> int:
