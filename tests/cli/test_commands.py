@@ -52,6 +52,14 @@ def test_help_lists_every_command() -> None:
     assert all(command in text for command in ("run", "check", "describe", "bench", "demo", "doctor"))
 
 
+def test_help_on_an_app_says_what_the_app_takes(tmp_path: Path, target: str) -> None:
+    text = invoke("run", "smart-pcc", "--help")
+    assert "Values of smart-pcc:" in text
+    assert "--notify NOTIFY" in text
+    assert "Values of" not in invoke("run", target, "--help"), "a topology takes none"
+    assert "there is no such file" in invoke("run", str(tmp_path / "no.py"), "--help", code=1)
+
+
 def test_help_loads_no_engine() -> None:
     heavy = "{'pyspark', 'polars', 'pyarrow', 'numba', 'pandas', 'deltalake'}"
     script = (

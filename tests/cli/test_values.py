@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from penstock.cli.values import bind, usage
+from penstock.cli.values import bind, explained, usage
 
 
 def make(
@@ -72,3 +72,23 @@ def test_the_usage_names_every_option() -> None:
     assert usage(make) == (
         "[SOURCE] [--top TOP] [--within WITHIN] [--stdin] [--by-key BY_KEY] [--folder FOLDER]"
     )
+
+
+def test_each_value_is_explained() -> None:
+    def takes(
+        path: str,
+        *more: str,
+        rate: int = 4,
+        engine: Literal["a", "b"] = "a",
+        host: str | None = None,
+        fast: bool = False,
+    ) -> None: ...
+
+    assert explained(takes) == [
+        ("PATH", "required"),
+        ("MORE…", ""),
+        ("--rate RATE", "default: 4"),
+        ("--engine ENGINE", "one of a, b; default: a"),
+        ("--host HOST", ""),
+        ("--fast", ""),
+    ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from penstock.cli.chaos import chaos
 from penstock.cli.finding import Run
@@ -32,6 +32,33 @@ class Commands(TyperGroup):
         except PenstockError as error:
             typer.echo(f"penstock: {error}", err=True)
             raise typer.Exit(1) from None
+
+
+class OnAnApp(TyperCommand):
+    """A command whose help also says what the app takes that stands on the line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the words: help is given before they are sorted into parameters."""
+        ctx.meta["penstock.words"] = list(args)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """After our own options those of the app."""
+        from inspect import getdoc
+
+        from penstock.apps import APPS
+        from penstock.cli.loading import maker
+        from penstock.cli.values import explained
+
+        words = ctx.meta["penstock.words"]
+        target = next((word for word in words if word in APPS or ".py" in word), None)
+        if target is None or (function := maker(target)) is None:
+            return
+        with formatter.section(f"Values of {target}"):
+            formatter.write_dl(explained(function))
+        if text := getdoc(function):
+            formatter.write_paragraph()
+            formatter.write_text(text)
 
 
 app = typer.Typer(
@@ -81,7 +108,7 @@ def _usage(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-@app.command(context_settings=_APPS_OPTIONS)
+@app.command(cls=OnAnApp, context_settings=_APPS_OPTIONS)
 def run(
     target: App,
     values: Values = None,
@@ -146,7 +173,7 @@ def run(
     )
 
 
-@app.command(context_settings=_APPS_OPTIONS)
+@app.command(cls=OnAnApp, context_settings=_APPS_OPTIONS)
 def check(target: App, values: Values = None, hops: Hops = None, partitions: Partitions = None) -> None:
     """Check a topology and print its plan: stages, hops, where state lives. Starts no Spark."""
     from penstock.cli.loading import load
@@ -155,7 +182,7 @@ def check(target: App, values: Values = None, hops: Hops = None, partitions: Par
     typer.echo(explain(load(target, values or ()), hops=hops, partitions=partitions))
 
 
-@app.command(context_settings=_APPS_OPTIONS)
+@app.command(cls=OnAnApp, context_settings=_APPS_OPTIONS)
 def describe(
     target: App,
     values: Values = None,

@@ -39,12 +39,30 @@ def load_app(target: str, values: Sequence[str] = ()) -> App:
 
     A function that makes the topology gets ``values`` as its arguments (see ``penstock.cli.values``).
     """
+    module, place, name = _module(target)
+    found = _named(module, name, place, values) if name else _only(module, place, values)
+    return App(found, getattr(module, "LIVE", None))
+
+
+def maker(target: str) -> Callable[..., Any] | None:
+    """The function that makes the topology; None if ``target`` names a topology itself."""
+    module, _, name = _module(target)
+    value = getattr(module, name, None) if name else None
+    return value if _is_maker(value) else None
+
+
+def _module(target: str) -> tuple[ModuleType, str, str]:
+    """The module that holds what ``target`` names, where that is, and the name in it if one was given."""
     place, colon, name = APPS.get(target, target).rpartition(":")
     if not colon:
         place, name = name, ""
-    module = _from_file(Path(place)) if place.endswith(".py") else _from_name(place)
-    found = _named(module, name, place, values) if name else _only(module, place, values)
-    return App(found, getattr(module, "LIVE", None))
+    return (_from_file(Path(place)) if place.endswith(".py") else _from_name(place)), place, name
+
+
+def _is_maker(value: Any) -> bool:
+    from penstock.topology.stream import Topology
+
+    return callable(value) and not isinstance(value, type | Topology)
 
 
 def load(target: str, values: Sequence[str] = ()) -> Topology:
@@ -132,7 +150,7 @@ def _named(module: ModuleType, name: str, place: str, values: Sequence[str]) -> 
     if not hasattr(module, name):
         raise AppNotFound(what=place, reason=f"it has no '{name}'", next_step=f"it has: {_found(module)}")
     value = getattr(module, name)
-    if callable(value) and not isinstance(value, type | Topology):
+    if _is_maker(value):
         make = _fitting(value, f"{place}:{name}", values)
         with _users_code(f"{place}:{name}"):
             value = make()

@@ -114,6 +114,22 @@ def usage(function: Callable[..., Any]) -> str:
     return " ".join(shown) or "nothing"
 
 
+def explained(function: Callable[..., Any]) -> list[tuple[str, str]]:
+    """What the function takes, one by one: how it is written, and what it may be or is without it."""
+    return [(p.shown, "; ".join(filter(None, (_choices(p), _default(p))))) for p in parameters(function)]
+
+
+def _choices(parameter: Parameter) -> str:
+    told = [_told(kind) for kind in parameter.kinds if typing.get_origin(kind) is typing.Literal]
+    return " or ".join(told)
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.default is _EMPTY:
+        return "" if parameter.many else "required"
+    return "" if parameter.flag or parameter.default is None else f"default: {parameter.default}"
+
+
 def _next(rest: Iterator[str], option: Parameter) -> str:
     word = next(rest, None)
     if word is None:
