@@ -53,9 +53,11 @@ def test_help_lists_every_command() -> None:
 
 
 def test_help_on_an_app_says_what_the_app_takes(tmp_path: Path, target: str) -> None:
-    text = invoke("run", "smart-pcc", "--help")
+    text = invoke("run", "--dir", "x:y", "smart-pcc", "--help")
     assert "Values of smart-pcc:" in text
     assert "--notify NOTIFY" in text
+    assert "--notify NOTIFY" in invoke("check", "penstock.apps.smart_pcc:topology", "--help")
+    assert "Values of" not in invoke("run", "--help")
     assert "Values of" not in invoke("run", target, "--help"), "a topology takes none"
     assert "there is no such file" in invoke("run", str(tmp_path / "no.py"), "--help", code=1)
 

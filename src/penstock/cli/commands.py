@@ -46,13 +46,12 @@ class OnAnApp(TyperCommand):
         """After our own options those of the app."""
         from inspect import getdoc
 
-        from penstock.apps import APPS
         from penstock.cli.loading import maker
         from penstock.cli.values import explained
 
-        words = ctx.meta["penstock.words"]
-        target = next((word for word in words if word in APPS or ".py" in word), None)
-        if target is None or (function := maker(target)) is None:
+        given, *_ = self.make_parser(ctx).parse_args(ctx.meta["penstock.words"])
+        target = given.get("target")
+        if not isinstance(target, str) or (function := maker(target)) is None:
             return
         with formatter.section(f"Values of {target}"):
             formatter.write_dl(explained(function))

@@ -78,7 +78,8 @@ _KEEP_MEMORY = {
 # epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each).
 _JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
 # For each file of a checkpoint, and for the sum beside it, the JVM starts a process which sets its mode. By
-# way of the JVM's usual helper a small epoch took 315 ms, directly 205 to 260. Later Javas warn of it.
+# way of the JVM's usual helper a small epoch took 315 ms, directly 205 to 260. Later Javas warn of it, and
+# other systems than Linux refuse it.
 _START_DIRECTLY, _WARNS_FROM = "-Djdk.lang.Process.launchMechanism=VFORK", 22
 _LOG4J = """\
 rootLogger.level = error
@@ -118,7 +119,8 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
         os.environ.setdefault(name, value)
     if options.master.startswith(("local", "spark://")):  # others ship the archives to their machines
         os.environ["SPARK_HOME"] = str(spark_home())
-    more = f"{jvm_options(java)} {_START_DIRECTLY if java.major < _WARNS_FROM else ''}"
+    is_known = sys.platform == "linux" and java.major < _WARNS_FROM
+    more = f"{jvm_options(java)} {_START_DIRECTLY if is_known else ''}"
     return {
         "spark.driver.memory": options.memory,
         **{f"spark.executorEnv.{name}": os.environ[name] for name in _KEEP_MEMORY},

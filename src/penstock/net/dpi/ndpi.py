@@ -1,7 +1,7 @@
 """nDPI, through the engine inside of the ``nfstream`` package (extra ``dpi``).
 
 The engine is a private module, so the version is pinned, the layout of its structures is read from the module
-itself, and a known DNS query is asked at the start. nDPI's caches over flows are switched off: with them
+itself, and what is known is asked at the start. nDPI's caches over flows are switched off: with them
 a verdict would depend on which other flows this process has seen, and change after a recovery.
 """
 
@@ -123,10 +123,13 @@ class Ndpi:
 
     def _check(self) -> None:
         """Ask what is known; a module that changed in silence must not judge."""
-        verdicts = self.judge(one_flow([Record(_QUERY)], protocol=17, src_port=40000, dst_port=53))
-        found = (verdicts.of(0).application, verdicts.hosts[0])
+        seen = self.judge(one_flow([Record(_QUERY)], protocol=17, src_port=40000, dst_port=53))
+        found = (seen.of(0).application, seen.hosts[0])
         if found != ("DNS.NetFlix", "www.netflix.com"):
             raise NdpiUnusable(f"nDPI should see a DNS query for www.netflix.com, and sees {found}")
+        guessed = self.judge(one_flow([Record(b"?")], protocol=6, src_port=40000, dst_port=22)).of(0)
+        if (guessed.application, guessed.confidence) != ("SSH", "Match by port"):
+            raise NdpiUnusable(f"nDPI should guess SSH by its port, and says {guessed}")
 
     def _labels(self, answers: Any) -> tuple[Any, tuple[Label, ...]]:
         """Each distinct answer is put into words once."""
@@ -138,7 +141,7 @@ class Ndpi:
 
     def _label(self, answer: list[int]) -> Label:
         application = self._names.application(answer[k.MASTER], answer[k.APPLICATION])
-        if not answer[k.DECIDED] or not application:
+        if not (answer[k.DECIDED] and application):
             return UNKNOWN
         confidence = answer[k.CONFIDENCE]
         words = _CONFIDENCES[confidence] if confidence < len(_CONFIDENCES) else "DPI"
