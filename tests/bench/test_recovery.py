@@ -31,6 +31,7 @@ def test_an_outage_ends_with_the_next_commit_and_is_caught_up_when_epochs_are_sm
     (recovery,) = recoveries(LOG, [int(5.5 * SECOND)])
     assert recovery.outage_s == pytest.approx(4.0)
     assert recovery.catch_up_s == pytest.approx(1.0)
+    assert recovery.mending_s == pytest.approx(1.0)
 
 
 def test_a_run_that_does_not_catch_up_is_no_figure() -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -38,7 +39,7 @@ DRIVER_KILLS = 3
 STEADY_EPOCHS = 8
 """Epochs before the first fault and between two: the run must have caught up, and be whole again.
 
-It is whole when the executor that was killed is replaced and the new one has begun to work, or when there is
+It is whole when the executor that was killed is replaced and the new one has served slices, or when there is
 a spare driver again: this is a bench of single faults, and not of a second one while the first is mended.
 """
 _WAIT_S = 240.0
@@ -51,6 +52,8 @@ class Recovery:
 
     outage_s: float
     catch_up_s: float
+    mending_s: float
+    """The longest epoch between the first that was committed and the next fault: a replacement joins."""
 
 
 def run(settings: Settings) -> dict[str, float]:
@@ -79,6 +82,7 @@ def run(settings: Settings) -> dict[str, float]:
     return {
         "executor_median_s": statistics.median(r.outage_s for r in executors),
         "executor_worst_s": max(r.outage_s for r in executors),
+        "executor_joining_worst_s": max(r.mending_s for r in executors),
         "driver_median_s": statistics.median(r.outage_s for r in drivers),
         "driver_worst_s": max(r.outage_s for r in drivers),
         "catch_up_ratio": statistics.median(r.catch_up_s / r.outage_s for r in (*executors, *drivers)),
@@ -98,7 +102,9 @@ def recoveries(log: Sequence[Progress], faults_ns: Sequence[int]) -> list[Recove
         caught_up = next((p.at_ns for p in after if p.events <= usual), None)
         if caught_up is None:
             raise InternalError(what="the run did not catch up before the next fault")
-        found.append(Recovery((after[0].at_ns - fault) / 1e9, (caught_up - after[0].at_ns) / 1e9))
+        longest = max((later.at_ns - p.at_ns for p, later in pairwise(after)), default=0)
+        outage, catch_up = after[0].at_ns - fault, caught_up - after[0].at_ns
+        found.append(Recovery(outage / 1e9, catch_up / 1e9, longest / 1e9))
     return found
 
 

@@ -25,6 +25,7 @@ from penstock.control.incidents import Incident, add_incident, read_incidents
 from penstock.control.restarting import decide, kind_of
 from penstock.control.run_directory import RunDirectory
 from penstock.errors import GaveUp, PenstockError, SparkGone
+from penstock.spark.newcomers import Newcomers
 from penstock.spark.runner import Handle, start
 from penstock.spark.warm_up import warm_up
 
@@ -75,11 +76,16 @@ class Driver:
                     return answer
 
     def _watch(self, handle: Handle) -> None:
-        while not handle.poll(_LOOK_EVERY_S):
-            if self._ending:
-                handle.stop()
-                return
-            self._end_stopped_workers()
+        newcomers = Newcomers(handle, self.request.options)
+        try:
+            while not handle.poll(_LOOK_EVERY_S):
+                if self._ending:
+                    handle.stop()
+                    return
+                self._end_stopped_workers()
+                newcomers.look()
+        finally:
+            newcomers.end()
 
     def _ends_within(self, seconds: float) -> bool:
         """Wait, and tell whether the supervisor has asked to end meanwhile."""

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.spark.options import RunOptions
 from penstock.topology.stream import Topology
 
+if TYPE_CHECKING:
+    from penstock.spark.runner import Handle
 
-def warm_up(options: RunOptions) -> None:
-    """Open the session and run a few epochs in a place that is gone afterwards."""
+_LOOK_EVERY_S = 0.2
+
+
+def warm_up(
+    options: RunOptions, place: Path | None = None, meanwhile: Callable[[Handle], bool] | None = None
+) -> None:
+    """Open the session and run a few epochs in a place that is gone afterwards.
+
+    ``meanwhile`` is called now and then; it may end the warm-up by giving False.
+    """
     from penstock.spark.runner import start
 
-    with tempfile.TemporaryDirectory(prefix="penstock-warm-") as folder:
-        place = Path(folder)
-        here = replace(options, directory=place / "run", until="finished", every=None, take_over=False)
+    place = place or Path(tempfile.mkdtemp(prefix="penstock-warm-"))
+    shutil.rmtree(place / "run", ignore_errors=True)  # of a driver that was killed
+    here = replace(options, directory=place / "run", until="finished", every=None, take_over=False)
+    try:
         with start(small_topology(place), here) as handle:
-            handle.wait()
+            while not handle.poll(_LOOK_EVERY_S):
+                if meanwhile is not None and not meanwhile(handle):
+                    return
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def small_topology(place: Path) -> Topology:

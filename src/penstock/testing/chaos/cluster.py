@@ -68,9 +68,12 @@ class StandaloneCluster:
         return [p.pid for started in self._started for p in executors(started.pid)]
 
     def is_whole(self) -> bool:
-        """Whether there are as many executors as workers, and each has run tasks in Python."""
+        """Whether there are as many executors as workers, and each has served slices.
+
+        It has two pools of Python processes then, one for slices and one for the rest.
+        """
         running = self.executors()
-        return len(running) == self.size and all(len(python_workers(pid)) > 1 for pid in running)
+        return len(running) == self.size and all(len(python_workers(pid)) > 3 for pid in running)
 
     def close(self) -> None:
         """End all of it."""

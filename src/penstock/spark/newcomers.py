@@ -1,0 +1,80 @@
+"""Executors that join a run: made ready beside it, then given their share of the slices.
+
+Left to itself Spark keeps the slices where they are: after a failure the survivors do all the work for good.
+And when one of them fails in turn, the executor that stood by begins with nothing loaded: the next epoch was
+there after twelve seconds instead of one or two.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from penstock.errors import PenstockError
+from penstock.spark.options import RunOptions, partitions_for
+from penstock.spark.runner import SPARK_IS_GONE, Handle
+from penstock.spark.warm_up import warm_up
+
+
+@dataclass
+class Newcomers:
+    """Watches which executors a run has. In local mode there is but the driver, and nothing to do."""
+
+    handle: Handle
+    options: RunOptions
+    _known: frozenset[str] = frozenset()
+    _welcome: threading.Thread | None = None
+    _ending: threading.Event = field(default_factory=threading.Event)
+
+    def look(self) -> None:
+        """Welcome those that have come since the last look; one group at a time, and none of the first."""
+        if self.handle.progress() is None or (self._welcome is not None and self._welcome.is_alive()):
+            return
+        with suppress(*SPARK_IS_GONE):  # the run itself will tell
+            now = frozenset() if self.options.master.startswith("local[") else _executors()
+            if self._known and now - self._known:
+                self._welcome = threading.Thread(target=self._make_room, name="newcomers", daemon=True)
+                self._welcome.start()
+            self._known = now
+
+    def end(self) -> None:
+        """Leave nothing running."""
+        self._ending.set()
+        if self._welcome is not None:
+            self._welcome.join()
+
+    def _make_room(self) -> None:
+        # Should it fail, then the run goes on as it was, and tells itself if Spark is gone.
+        with suppress(PenstockError, *SPARK_IS_GONE):
+            _join_session()
+            cores = SparkContext.getOrCreate().defaultParallelism
+            options = replace(self.options, partitions=partitions_for(cores))
+            warm_up(options, self.handle.directory / "warm-up", meanwhile=self._reach_all)
+            if not self._ending.is_set():
+                _spread(self.handle)
+
+    def _reach_all(self, warming: Handle) -> bool:
+        """Let each epoch of the warm-up go to executors that are free, not to those that had the last."""
+        _spread(warming)
+        return not self._ending.is_set()
+
+
+def _executors() -> frozenset[str]:
+    return frozenset(SparkContext.getOrCreate()._jsc.sc().getExecutorIds().mkString(" ").split())
+
+
+def _join_session() -> None:
+    """Let this thread, too, find the data sources of the session."""
+    session = SparkSession.builder.getOrCreate()
+    assert session._jvm is not None
+    session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
+
+
+def _spread(handle: Handle) -> None:
+    """Let Spark forget which executor has which slice, so that it places the next epoch's tasks evenly."""
+    query = handle.query._jsq
+    query.sparkSession().streams().stateStoreCoordinator().deactivateInstances(query.runId())
