@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import Row
 
 _HEAD = -1
 """Where a log's head is kept; its values have numbers from 0 on."""
+_NUMBER = StructType([StructField("number", LongType())])  # in words, Spark would be asked what they mean
+_VALUE = StructType([StructField("value", BinaryType())])
 
 
 class Hop(StatefulProcessor):
@@ -44,7 +47,7 @@ class SparkShelf:
     """
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._values = handle.getMapState("log", "number BIGINT", "value BINARY")
+        self._values = handle.getMapState("log", _NUMBER, _VALUE)
 
     def head(self) -> bytes | None:
         return self.get(_HEAD)

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import polars as pl
@@ -22,6 +23,9 @@ from penstock.spark.rows import LETTERS, Stamper
 
 _COLLECT_AFTER = 100_000
 """So many new objects before Python looks for circles among them; its default is 700."""
+_BEGINNING = 4
+"""So many calls until a process has imported all that it needs."""
+_calls = count()
 
 
 @contextmanager
@@ -35,16 +39,16 @@ def failures_recorded(directory: RunDirectory) -> Iterator[None]:
     spare_what_was_imported()
 
 
-@cache
 def spare_what_was_imported() -> None:
-    """Let garbage collections pass over what this process holds now, and be rare; once in its life.
+    """Let garbage collections pass over what this process holds now, and be rare; in its beginning only.
 
     Spark collects after every task. Going through all that was imported took a worker about 80 ms, in
     each of the three workers of a small epoch. Within a task, lists of many objects come and go.
     """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
+    if next(_calls) < _BEGINNING:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_COLLECT_AFTER)
 
 
 def epoch_of_task() -> int:
