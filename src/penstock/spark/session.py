@@ -75,8 +75,9 @@ _KEEP_MEMORY = {
     "MIMALLOC_PURGE_DELAY": "5000",  # Arrow's, in ms; Polars has its own way, which it sets itself
 }
 # The JVM's first compiler only. On two cores the second one's work cost more than its code gave back: ten
-# epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each).
-_JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+# epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each). A JVM with
+# one compiler has room for 48 MiB of code and stops compiling when it is full: it gets as much as with two.
+_JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # For each file of a checkpoint, and for the sum beside it, the JVM starts a process which sets its mode. By
 # way of the JVM's usual helper a small epoch took 315 ms, directly 205 to 260. Later Javas warn of it, and
 # other systems than Linux refuse it.
