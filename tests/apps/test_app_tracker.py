@@ -7,6 +7,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from tests.net import gprs_making as g
+from tests.net import making as m
 from tests.net.answers import DATA, MISSING
 
 from penstock import testing
@@ -129,6 +131,16 @@ def test_fragments_are_joined_before_they_are_looked_into(tmp_path: Path) -> Non
         for table in tables.values()
     ]  # fmt: skip
     assert packets[0] == packets[1]
+
+
+def test_segments_on_gb_are_joined_before_they_are_looked_into(tmp_path: Path) -> None:
+    """The name of the host is in the second segment of a request."""
+    request = m.ipv4(m.tcp(b"GET /" + b"x" * 400 + b" HTTP/1.1\r\nHost: www.example.org\r\n\r\n"), protocol=6)
+    parts = [g.gb_segment(request, segment, 300) for segment in range(2)]
+    (tmp_path / "a.pcap").write_bytes(m.pcap(parts))
+    tables = tracked(tmp_path / "a.pcap", gprs=True, defragment=True, engine="builtin")
+    (flow,) = tables["flows"].select("host", "src2dst_packets", "src2dst_bytes", "area", "cell").rows()
+    assert flow == ("www.example.org", 1, len(request), 0x4050, 0x1234)
 
 
 def test_plain_traffic_has_applications_and_no_subscribers(tmp_path: Path) -> None:

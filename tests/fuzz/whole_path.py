@@ -71,6 +71,8 @@ def follow(captures: Sequence[bytes], engines: Sequence[Choice]) -> Followed:
     control = net.control_messages(packets)
     _check_subscribers(packets, _ran(net.GtpTunnels(), control))
     assert net.gb_frames(packets).height == packets.height
+    segments = net.gb_segments(packets)
+    assert _ran(net.JoinSegments(), segments).height <= segments.height
     stream_bytes = int(streams["data"].bin.size().sum()) if streams.width else 0
     return Followed(packets.height, flows.height, stream_bytes, control.height)
 

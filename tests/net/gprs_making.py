@@ -92,11 +92,26 @@ def gb_unit(
 
 
 def sndcp(
-    packet: bytes, *, flags: int = 0x65, coding: int = 0, sapi: int = 11, control: int = 0xC001
+    packet: bytes,
+    *,
+    flags: int = 0x65,
+    coding: int = 0,
+    sapi: int = 11,
+    control: int = 0xC001,
+    segment: int = 0,
+    number: int = 0,
 ) -> bytes:
     """An LLC frame of SNDCP, with any check sequence."""
     middle = bytes([coding]) if flags & 0x40 else b""
-    return bytes([sapi]) + struct.pack(">H", control) + bytes([flags]) + middle + b"\0\0" + packet + b"FCS"
+    head = bytes([sapi]) + struct.pack(">H", control) + bytes([flags]) + middle
+    return head + struct.pack(">H", segment << 12 | number) + packet + b"FCS"
+
+
+def gb_segment(packet: bytes, segment: int, size: int, *, number: int = 0, tlli: int = 0xC0DEAD01) -> bytes:
+    """A segment of a packet of a subscriber, in a captured packet."""
+    begin, end = segment * size, (segment + 1) * size
+    flags = 0x25 | (0x40 if segment == 0 else 0) | (0x10 if end < len(packet) else 0)
+    return gb_sent(gb_unit(sndcp(packet[begin:end], flags=flags, segment=segment, number=number), tlli=tlli))
 
 
 def gb_sent(frame: bytes) -> bytes:

@@ -36,6 +36,7 @@ NEEDED = (
 )  # fmt: skip
 IN_FRAGMENTS = ("link_type", "fragment_id", "fragment_offset", "more_fragments")
 IS_FRAGMENT = (pl.col("fragment_offset") > 0) | (pl.col("more_fragments") > 0)
+IS_SEGMENT = pl.col("reason").is_in(net.SEGMENT_REASONS)
 LIVE = LiveTable(
     title="applications",
     sink="totals",
@@ -112,8 +113,9 @@ def topology(
     Packets come from captures (``follow`` waits for more when all have been read), or from a network
     ``interface``, those that the filter ``bpf`` lets through.
     ``gprs`` adds subscribers to both and a table per subscriber and application. ``defragment`` joins IP
-    fragments first, which leads the packets through one exchange more. The engine of ``best`` is chosen
-    here, once, so that all machines of the run use the same.
+    fragments first, and with ``gprs`` the segments of packets on the Gb interface, which leads them through
+    one exchange more. The engine of ``best`` is chosen here, once, so that all machines of the run use the
+    same.
     """
     top = ps.Topology("app-tracker")
     needed = columns(gprs=gprs, defragment=defragment)
@@ -137,27 +139,46 @@ def track(
     parallelism: int = PARALLELISM,
 ) -> None:
     """Lead packets, from wherever they come, through the tracker and into its tables."""
+    frames = packets
     if defragment:
-        fragments = packets.filter("fragments", IS_FRAGMENT).key_by(*net.FRAGMENT_KEY)
-        whole = fragments.process("joined", net.Defragment(), parallelism=parallelism)
-        packets = packets.filter("whole", ~IS_FRAGMENT).union("packets", whole)
+        packets, frames = _joined(packets, gprs=gprs, parallelism=parallelism)
     operator = net.Applications(engine=_engine(engine), idle=IDLE, active=ACTIVE)
     keyed = packets.flat_map("conversation", net.application_key).key_by(*net.FLOW_KEY)
     flows = keyed.process("applications", operator, parallelism=parallelism)
     shares = flows.output("shares")
     if gprs:
-        flows, shares = _with_subscribers(packets, flows, directory, parallelism)
+        flows, shares = _with_subscribers(packets, frames, flows, directory, parallelism)
     flows.sink("flows", ps.Delta(f"{directory}/flows"))
     totals = shares.key_by("application").process("shares", Shares(), parallelism=1)
     totals.sink("totals", ps.Delta(f"{directory}/shares"))
 
 
+def _joined(packets: ps.Stream, *, gprs: bool, parallelism: int) -> tuple[ps.Stream, ps.Stream]:
+    """Whole packets in the place of those that came in parts; and with those, all frames that Gb had."""
+    if not gprs:
+        fragments = packets.filter("fragments", IS_FRAGMENT)
+        whole = packets.filter("whole", ~IS_FRAGMENT).union("packets", _defragmented(fragments, parallelism))
+        return whole, whole
+    segments = packets.flat_map("segments", net.gb_segments).key_by(*net.SEGMENT_KEY)
+    joined = segments.process(
+        "joined-segments", net.JoinSegments(), parallelism=min(parallelism, GB_PARALLELISM)
+    )
+    fragments = packets.filter("fragments", IS_FRAGMENT & ~IS_SEGMENT)
+    defragmented = _defragmented(fragments, parallelism)
+    whole = packets.filter("whole", ~IS_FRAGMENT & ~IS_SEGMENT).union("packets", defragmented, joined)
+    return whole, whole.union("frames", packets.filter("frames-of-segments", IS_SEGMENT))
+
+
+def _defragmented(fragments: ps.Stream, parallelism: int) -> ps.Stream:
+    return fragments.key_by(*net.FRAGMENT_KEY).process("joined", net.Defragment(), parallelism=parallelism)
+
+
 def _with_subscribers(
-    packets: ps.Stream, flows: ps.Stream, directory: Path | str, parallelism: int
+    packets: ps.Stream, frames: ps.Stream, flows: ps.Stream, directory: Path | str, parallelism: int
 ) -> tuple[ps.Stream, ps.Stream]:
     """Flows and shares with their subscribers; a table of shares per subscriber."""
     gtp = packets.flat_map("gtp-control", net.control_messages).to_one()
-    gb = packets.flat_map("gb-sightings", net.gb_sightings).key_by(*net.GB_KEY)
+    gb = frames.flat_map("gb-sightings", net.gb_sightings).key_by(*net.GB_KEY)
     tunnels = gtp.process("gtp-tunnels", net.GtpTunnels()).union(
         "tunnels", gb.process("gb-tunnels", net.GbTunnels(), parallelism=min(parallelism, GB_PARALLELISM))
     )
@@ -180,7 +201,7 @@ def _with_subscribers(
 def columns(*, gprs: bool = False, defragment: bool = False) -> tuple[str, ...]:
     """What the tracker needs of each packet."""
     more = [*(net.CONTROL_NEEDS if gprs else ()), *(net.GB_NEEDS if gprs else ())]
-    more += [*(IN_FRAGMENTS if defragment else ())]
+    more += [*(IN_FRAGMENTS if defragment else ()), *(net.SEGMENT_NEEDS if defragment and gprs else ())]
     return tuple(dict.fromkeys((*NEEDED, *more)))
 
 

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from penstock.net.gtp_control import CONTROL, CONTROL_NEEDS, CONTROL_REASONS, control_messages
     from penstock.net.interface import Interface
     from penstock.net.pcap import Pcap
+    from penstock.net.sndcp import (
+        SEGMENT_KEY,
+        SEGMENT_NEEDS,
+        SEGMENT_REASONS,
+        JoinSegments,
+        gb_segments,
+    )
     from penstock.net.subscribers import Subscribers
     from penstock.net.tcp_streams import TcpStreams, tcp_segments
     from penstock.net.tunnels import SUBSCRIBER, TUNNEL_KEY, GtpTunnels
@@ -30,6 +37,9 @@ __all__ = [
     "GB_KEY",
     "GB_NEEDS",
     "REASONS",
+    "SEGMENT_KEY",
+    "SEGMENT_NEEDS",
+    "SEGMENT_REASONS",
     "SUBSCRIBER",
     "TUNNELS",
     "TUNNEL_KEY",
@@ -39,6 +49,7 @@ __all__ = [
     "GbTunnels",
     "GtpTunnels",
     "Interface",
+    "JoinSegments",
     "Pcap",
     "Subscribers",
     "TcpStreams",
@@ -46,6 +57,7 @@ __all__ = [
     "control_messages",
     "flow_key",
     "gb_frames",
+    "gb_segments",
     "gb_sightings",
     "ip_halves",
     "ip_text",
@@ -67,8 +79,12 @@ _LAZY = {
     "GbTunnels": "penstock.net.gb_tunnels:GbTunnels",
     "GtpTunnels": "penstock.net.tunnels:GtpTunnels",
     "Interface": "penstock.net.interface:Interface",
+    "JoinSegments": "penstock.net.sndcp:JoinSegments",
     "Pcap": "penstock.net.pcap:Pcap",
     "REASONS": "penstock.net._layout:REASONS",
+    "SEGMENT_KEY": "penstock.net.sndcp:SEGMENT_KEY",
+    "SEGMENT_NEEDS": "penstock.net.sndcp:SEGMENT_NEEDS",
+    "SEGMENT_REASONS": "penstock.net.sndcp:SEGMENT_REASONS",
     "SUBSCRIBER": "penstock.net.tunnels:SUBSCRIBER",
     "Subscribers": "penstock.net.subscribers:Subscribers",
     "TUNNELS": "penstock.net._layout:TUNNELS",
@@ -77,6 +93,7 @@ _LAZY = {
     "application_key": "penstock.net.applications:application_key",
     "flow_key": "penstock.net.flows:flow_key",
     "gb_frames": "penstock.net.gb:gb_frames",
+    "gb_segments": "penstock.net.sndcp:gb_segments",
     "gb_sightings": "penstock.net.gb_tunnels:gb_sightings",
     "control_messages": "penstock.net.gtp_control:control_messages",
     "ip_halves": "penstock.net.addresses:ip_halves",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 
 from penstock.frames._jit import readonly
 from penstock.frames.hashing import byte_buffers
@@ -16,19 +14,14 @@ from penstock.net import _fragment_layout as f
 from penstock.net import columns as c
 from penstock.net._fragment_joining import heads, join
 from penstock.net._fragment_spans import spans
-from penstock.net.capture import Block, Resume
+from penstock.net._joined_packets import RAW_IP, Numbers, as_rows, side_by_side
 from penstock.net.decoding import decode_block
 from penstock.operators.keyed import KeyedTable
 
-Numbers = npt.NDArray[np.int64]
-_RAW_IP = 101
 _KEY = (
     "src_ip_high", "src_ip_low", "dst_ip_high", "dst_ip_low", "fragment_id", "ip_version", "vlan",
     "tunnel_id",
 )  # fmt: skip
-_OF_RECORD = ("time", "time_ns", "interface")
-_OF_LINK = ("vlan", "inner_vlan", "mpls_label", "ethertype")
-_OF_TUNNEL = ("tunnel", "tunnel_id", *(name for name in c.WIDE if name.startswith("outer_")))
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,7 @@ class Fragments:
         ends, data = byte_buffers(rows["packet"])
         lengths, links = rows["length"].to_numpy(), rows["link_type"].to_numpy()
         wanted = (*_KEY, "protocol", "tunnel_depth", "payload_offset", "payload_length", "ip_length")
-        decoded = decode_block(_block(data, ends, lengths, links), wanted, most_tunnels)
+        decoded = decode_block(side_by_side(data, ends, lengths, links), wanted, most_tunnels)
         length = decoded["ip_length"].cast(pl.Int64)
         at = decoded["payload_offset"].cast(pl.Int64) + decoded["payload_length"].cast(pl.Int64) - length
         found = np.zeros((f.SPAN, rows.height), np.int64)
@@ -70,34 +63,9 @@ class Fragments:
         np.cumsum(self.spans[f.AT, head] + self.spans[f.HEAD, head] - begin + size, out=places[1:])
         out = np.empty(int(places[-1]), np.uint8)
         join(self.data, self.ends, owner, readonly(self.spans), head, begin, places, out)
-        links = np.where(depth > 0, _RAW_IP, self.rows["link_type"].to_numpy()[head])
-        return self._as_rows(_block(out, places, np.diff(places), links), places, last, most_tunnels)
-
-    def _as_rows(self, block: Block, places: Numbers, last: Numbers, most_tunnels: int) -> pl.DataFrame:
-        own = [name for name in self.rows.columns if name in c.TYPES and name not in ("packet", *_OF_RECORD)]
-        base = self.rows[last]
-        found = decode_block(block, tuple(dict.fromkeys([*own, "tunnel_depth"])), most_tunnels)
-        carried = self.decoded["tunnel_depth"][last].cast(pl.UInt8)
-        was_inside, is_direct = carried > 0, found["tunnel_depth"] == 0
-        kept = {**dict.fromkeys(_OF_LINK, was_inside), **dict.fromkeys(_OF_TUNNEL, was_inside & is_direct)}
-        columns = {
-            name: found[name].zip_with(~kept[name], base[name]) if name in kept else found[name]
-            for name in own
-        }
-        if "tunnel_depth" in own:
-            columns["tunnel_depth"] = found["tunnel_depth"] + carried
-        buffers = [None, pa.py_buffer(places), pa.py_buffer(block.data)]
-        packets = pl.Series("packet", pa.Array.from_buffers(pa.large_binary(), len(last), buffers))
-        return base.with_columns(packets, *(column.alias(name) for name, column in columns.items()))
-
-
-def _block(data: Any, ends: Numbers, lengths: Any, links: Any) -> Block:
-    """Packets that lie one behind the other, as if they had been read from a file."""
-    captured = np.diff(ends)
-    places = np.stack([ends[:-1], ends[:-1], np.zeros(len(captured), np.int64)])
-    sizes = np.stack([captured, np.maximum(captured, lengths)]).astype(np.uint32)
-    kinds = np.stack([np.zeros(len(captured)), links]).astype(np.uint32)
-    return Block(data, places, sizes, kinds, (), Resume(0))
+        links = np.where(depth > 0, RAW_IP, self.rows["link_type"].to_numpy()[head])
+        block, rows = side_by_side(out, places, np.diff(places), links), self.rows[last]
+        return as_rows(block, places, rows, rows, self.decoded["tunnel_depth"][last], most_tunnels)
 
 
 def _numbered(decoded: pl.DataFrame) -> Numbers:

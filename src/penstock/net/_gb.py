@@ -14,18 +14,18 @@ from penstock.net._bytes import be16, be32, u8
 DL_UNITDATA, UL_UNITDATA = 0, 1
 LLC_PDU = 14
 LLC_I, LLC_S, LLC_UI, LLC_U = 1, 2, 3, 4
-_HEADER, _QOS, _FCS = 4, 3, 3
-_FIRST, _UNACKNOWLEDGED, _MORE = 0x40, 0x20, 0x10
+NS_HEADER, QOS, FCS = 4, 3, 3
+FIRST, UNACKNOWLEDGED, MORE = 0x40, 0x20, 0x10
 
 
 @step
 def is_unitdata(data: Column, at: Any, cap: Any) -> Any:
     """Whether a datagram is a unit of NS that carries a subscriber's LLC frame."""
     return (
-        cap - at >= _HEADER + 5 + _QOS
+        cap - at >= NS_HEADER + 5 + QOS
         and u8(data, at) == 0
         and u8(data, at + 1) < 4
-        and u8(data, at + _HEADER) <= UL_UNITDATA
+        and u8(data, at + NS_HEADER) <= UL_UNITDATA
     )
 
 
@@ -79,11 +79,11 @@ def gb(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any, An
     """A user's packet in a unit of NS. What does not look like one, or is signalling, stays a UDP packet."""
     if not is_unitdata(data, at, cap):
         return y.STOP, y.OK, at, cap, wire
-    bssgp = at + _HEADER
-    frame, size = find_element(data, bssgp + 5 + _QOS, cap, LLC_PDU)
-    if frame < 0 or frame + size > wire or size < 2 + _FCS:
+    bssgp = at + NS_HEADER
+    frame, size = find_element(data, bssgp + 5 + QOS, cap, LLC_PDU)
+    if frame < 0 or frame + size > wire or size < 2 + FCS:
         return y.STOP, y.BAD_INNER, at, cap, wire
-    inner_wire = frame + size - _FCS
+    inner_wire = frame + size - FCS
     inner_cap = min(cap, inner_wire)
     if inner_cap - frame < 2:
         return y.STOP, y.BAD_INNER, at, cap, wire
@@ -95,7 +95,7 @@ def gb(data: Column, at: Any, cap: Any, wire: Any, row: Column) -> tuple[Any, An
     reason = _closed(data, frame + 2, inner_cap)
     if reason:
         return y.STOP, reason, at, cap, wire
-    if u8(data, frame + 3) & _MORE:
+    if u8(data, frame + 3) & MORE:
         row[y.REASON] = y.FIRST_SEGMENT
     row[y.TUNNEL] = y.GB
     row[y.TUNNEL_ID] = be32(data, bssgp + 1)
@@ -110,9 +110,9 @@ def _closed(data: Column, at: Any, cap: Any) -> Any:
     if u8(data, at) & 2:
         return y.CIPHERED
     flags = u8(data, at + 1)
-    if not flags & _UNACKNOWLEDGED:
+    if not flags & UNACKNOWLEDGED:
         return y.ACKNOWLEDGED
-    if not flags & _FIRST:
+    if not flags & FIRST:
         return y.LATER_SEGMENT
     if cap - at < 6:
         return y.BAD_INNER
