@@ -16,8 +16,14 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
 from penstock.spark.options import RunOptions, partitions_for
+from penstock.spark.places import executors, forget_places, give_shares
 from penstock.spark.runner import SPARK_IS_GONE, Handle
+from penstock.spark.session import is_one_process
 from penstock.spark.warm_up import warm_up
+
+_ATTEMPTS = 5
+"""So many epochs until state that shall move has moved: one that is under way may have opened it already."""
+_LOOK_EVERY_S = 0.1
 
 
 @dataclass
@@ -32,10 +38,11 @@ class Newcomers:
 
     def look(self) -> None:
         """Welcome those that have come since the last look; one group at a time, and none of the first."""
-        if self.handle.progress() is None or (self._welcome is not None and self._welcome.is_alive()):
+        is_busy = self._welcome is not None and self._welcome.is_alive()
+        if is_one_process(self.options.master) or is_busy or self.handle.progress() is None:
             return
         with suppress(*SPARK_IS_GONE):  # the run itself will tell
-            now = frozenset() if self.options.master.startswith("local[") else _executors()
+            now = frozenset(executors())
             if self._known and now - self._known:
                 self._welcome = threading.Thread(target=self._make_room, name="newcomers", daemon=True)
                 self._welcome.start()
@@ -54,17 +61,20 @@ class Newcomers:
             cores = SparkContext.getOrCreate().defaultParallelism
             options = replace(self.options, partitions=partitions_for(cores))
             warm_up(options, self.handle.directory / "warm-up", meanwhile=self._reach_all)
-            if not self._ending.is_set():
-                _spread(self.handle)
+            for _ in range(_ATTEMPTS):
+                if self._ending.is_set() or not give_shares(self.handle):
+                    break
+                self._wait_for_epoch()
 
     def _reach_all(self, warming: Handle) -> bool:
         """Let each epoch of the warm-up go to executors that are free, not to those that had the last."""
-        _spread(warming)
+        forget_places(warming)
         return not self._ending.is_set()
 
-
-def _executors() -> frozenset[str]:
-    return frozenset(SparkContext.getOrCreate()._jsc.sc().getExecutorIds().mkString(" ").split())
+    def _wait_for_epoch(self) -> None:
+        before = self.handle.progress()
+        while self.handle.progress() == before and not self._ending.wait(_LOOK_EVERY_S):
+            pass
 
 
 def _join_session() -> None:
@@ -72,9 +82,3 @@ def _join_session() -> None:
     session = SparkSession.builder.getOrCreate()
     assert session._jvm is not None
     session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
-
-
-def _spread(handle: Handle) -> None:
-    """Let Spark forget which executor has which slice, so that it places the next epoch's tasks evenly."""
-    query = handle.query._jsq
-    query.sparkSession().streams().stateStoreCoordinator().deactivateInstances(query.runId())

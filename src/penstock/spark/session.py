@@ -132,6 +132,11 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
     }
 
 
+def is_one_process(master: str) -> bool:
+    """Whether all tasks run in the driver's JVM."""
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
 def cores_of(master: str) -> int:
     """The cores that a master offers, as far as its name tells."""
     if match := re.fullmatch(r"local\[(\d+|\*)(?:,\d+)?\]", master):
