@@ -63,7 +63,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     except BaseException:
         lock.close()
         raise
-    return Handle(topology, directory, options, change, fabric, query, lock)
+    return Handle(topology, directory, term, options, change, fabric, query, lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ class Handle:
         self,
         topology: Topology,
         directory: RunDirectory,
+        term: int,
         options: RunOptions,
         adopted: ChangePlan,
         fabric: dict[str, int],
@@ -105,6 +106,7 @@ class Handle:
         self.adopted = adopted
         self.query = query
         self._directory = directory
+        self._term = term
         self._options = options
         self._program = adopted.program
         self._fabric = fabric
@@ -226,6 +228,8 @@ class Handle:
         error = self.query.exception()
         if error is None:
             return
+        # Spark may notice a newer runner first, by a file that both of them write.
+        self._directory.require_term(self._term)
         recorded = self._directory.take_failure()
         if damage := damage_in(f"{error} {recorded}", self._directory):
             raise damage

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.control.run_directory import RunDirectory, read_progress
+from penstock.control.run_directory import RunDirectory
 from penstock.errors import PenstockError
 from penstock.spark.options import Until
 from penstock.testing.chaos import faults as points
@@ -208,16 +208,21 @@ class Trial:
         )
 
     def _recovery_s(self) -> float:
-        try:
-            lines = self.directory.progress_log.read_bytes().splitlines()
-        except FileNotFoundError:
-            return 0.0
-        commits = [progress.at_ns for line in lines if (progress := read_progress(line))]
+        """By the times of files: what processes write down may come from a clock that was moved."""
+        commits = [_written_ns(path) for path in (self.directory.checkpoint / "commits").glob("[0-9]*")]
         waits = [
             min((at for at in commits if at > hit), default=hit) - hit
             for hit in points.fired(self.faults).values()
         ]
         return max(waits, default=0) / 1e9
+
+
+def _written_ns(path: Path) -> int:
+    """When a file was written; 0 if it has just been cleaned up."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def run_schedule(schedule: Schedule, grounds: Grounds) -> Outcome:
