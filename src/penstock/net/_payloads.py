@@ -25,8 +25,8 @@ from penstock.net.feeds import mapped
 FILE, PLACE = "payload_file", "payload_place"
 _WINDOW, _BEHIND = 64 << 20, 32 << 20
 """A capture is mapped in windows, each with so much behind it as a record can have."""
-_WINDOWS = 24
-"""So many stay mapped: what an epoch of the application tracker reads by default, and more."""
+_WINDOWS = 64
+"""So many stay mapped: what an epoch of four gigabytes reads."""
 
 
 def payload_columns(packets: pl.DataFrame) -> list[pl.Expr]:
