@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import penstock as ps
 from penstock.control.driving import Request
 from penstock.control.incidents import read_incidents
 from penstock.control.restarting import RestartPolicy
@@ -70,6 +71,27 @@ def test_a_runner_whose_term_is_over_is_refused_at_its_next_commit(tmp_path: Pat
     with pytest.raises(Fenced, match=f"term {newer}, this one has {older}"):
         OutletWriter(str(tmp_path), "run", older).commit([], 0)
     OutletWriter(str(tmp_path), "run", newer).commit([], 0)
+
+
+def test_a_replaced_runner_is_refused_also_when_spark_notices_first(spark_run: Any, tmp_path: Path) -> None:
+    """The newer one has planned the epoch that the older one begins, by the log that both of them write."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"n": 1}\n')
+    top = ps.Topology("numbers")
+    numbers = ps.Files(folder, format="jsonl", schema={"n": int})
+    top.source("numbers", numbers).sink("table", ps.Collect())
+    with spark_run.start(top, until="stopped") as handle:
+        while handle.progress() is None:
+            assert not handle.poll(0.2)
+        directory = RunDirectory(handle.directory)
+        directory.begin_term()
+        offsets = directory.checkpoint / "offsets"
+        newest = max(int(path.name) for path in offsets.glob("[0-9]*"))
+        (offsets / str(newest + 1)).write_bytes((offsets / str(newest)).read_bytes())
+        (folder / "b.jsonl").write_text('{"n": 2}\n')
+        with pytest.raises(Fenced):
+            handle.wait()
 
 
 def test_a_wish_to_end_that_is_repeated_ends_nothing_else() -> None:

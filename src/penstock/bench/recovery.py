@@ -125,6 +125,7 @@ def _watch(
     faults: list[int] = []
     with SupervisedRun(request) as supervised:
         for _ in range(kills):
+            _wait_for_epochs(supervised, 1)  # only then it is known what the last fault has left
             _wait(supervised, partial(is_whole, supervised))
             _wait_for_epochs(supervised, STEADY_EPOCHS)
             faults.append(time.time_ns())
