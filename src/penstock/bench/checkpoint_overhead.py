@@ -30,8 +30,11 @@ def run(settings: Settings) -> dict[str, float]:
         )
         for rows, count in PROBES.items()
     }
-    short, long = (rows_for(seconds, probes) for seconds in (SHORT_S, LONG_S))
+    short, guess = (rows_for(seconds, probes) for seconds in (SHORT_S, LONG_S))
     count = round(MEASURED_S / SHORT_S)
+    # Events of long epochs take longer each, and those of a cold start too: what was guessed is tried.
+    tried = median(seconds for _, seconds in _epochs(settings.directory / "tried", guess, 2))
+    long = round(guess * LONG_S / tried)
     before = _epochs(settings.directory / "before", short, count)
     at_length = _epochs(settings.directory / "long", long, round(MEASURED_S / LONG_S) + 1)
     after = _epochs(settings.directory / "after", short, count)
