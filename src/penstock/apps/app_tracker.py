@@ -36,7 +36,7 @@ NEEDED = (
 )  # fmt: skip
 IN_FRAGMENTS = ("link_type", "fragment_id", "fragment_offset", "more_fragments")
 IS_FRAGMENT = (pl.col("fragment_offset") > 0) | (pl.col("more_fragments") > 0)
-IS_SEGMENT = pl.col("reason").is_in(net.SEGMENT_REASONS)
+IS_SEGMENT = net.is_segment()
 LIVE = LiveTable(
     title="applications",
     sink="totals",

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from penstock.net.sndcp import (
         SEGMENT_KEY,
         SEGMENT_NEEDS,
-        SEGMENT_REASONS,
         JoinSegments,
         gb_segments,
+        is_segment,
     )
     from penstock.net.subscribers import Subscribers
     from penstock.net.tcp_streams import TcpStreams, tcp_segments
@@ -39,7 +39,6 @@ __all__ = [
     "REASONS",
     "SEGMENT_KEY",
     "SEGMENT_NEEDS",
-    "SEGMENT_REASONS",
     "SUBSCRIBER",
     "TUNNELS",
     "TUNNEL_KEY",
@@ -61,6 +60,7 @@ __all__ = [
     "gb_sightings",
     "ip_halves",
     "ip_text",
+    "is_segment",
     "tcp_segments",
 ]
 # Loaded when first used, as in `penstock` itself.
@@ -84,7 +84,6 @@ _LAZY = {
     "REASONS": "penstock.net._layout:REASONS",
     "SEGMENT_KEY": "penstock.net.sndcp:SEGMENT_KEY",
     "SEGMENT_NEEDS": "penstock.net.sndcp:SEGMENT_NEEDS",
-    "SEGMENT_REASONS": "penstock.net.sndcp:SEGMENT_REASONS",
     "SUBSCRIBER": "penstock.net.tunnels:SUBSCRIBER",
     "Subscribers": "penstock.net.subscribers:Subscribers",
     "TUNNELS": "penstock.net._layout:TUNNELS",
@@ -98,6 +97,7 @@ _LAZY = {
     "control_messages": "penstock.net.gtp_control:control_messages",
     "ip_halves": "penstock.net.addresses:ip_halves",
     "ip_text": "penstock.net.addresses:ip_text",
+    "is_segment": "penstock.net.sndcp:is_segment",
     "tcp_segments": "penstock.net.tcp_streams:tcp_segments",
 }
 

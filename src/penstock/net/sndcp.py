@@ -29,9 +29,7 @@ SEGMENT_KEY = tuple(_KEY)
 """What the segments of a packet have in common: link and direction, subscriber, the packet's number.
 
 Packets are numbered from 0 to 4095 again and again: a first segment begins a new one."""
-SEGMENT_NEEDS = ("time", "packet", "length", "link_type", "reason")
-SEGMENT_REASONS = (FIRST_SEGMENT, LATER_SEGMENT)
-"""The column ``reason`` of packets that are segments."""
+SEGMENT_NEEDS = ("time", "packet", "captured", "length", "link_type", "reason", "tunnel_depth")
 _PART = {"segment": "uint8", "is_first": "bool", "has_more": "bool"}
 _UNIT = (*SEGMENT_KEY, "run")
 """A packet: between two that have the same number there is a first segment."""
@@ -40,11 +38,20 @@ _INCOMPLETE = "incomplete"
 _USED, _NO_FIRST, _MISSING, _NO_MEMORY = "", "first segment missing", "segments missing", "no memory"
 
 
+def is_segment() -> pl.Expr:
+    """Whether a packet is one that `gb_segments` takes: a segment, captured whole and in no other tunnel."""
+    import polars as pl
+
+    depth = pl.when(pl.col("reason") == FIRST_SEGMENT).then(1).when(pl.col("reason") == LATER_SEGMENT).then(0)
+    is_whole = (pl.col("captured") >= pl.col("length")) & pl.col("time").is_not_null()
+    return (is_whole & (pl.col("tunnel_depth") == depth)).fill_null(value=False)
+
+
 def gb_segments(packets: pl.DataFrame) -> pl.DataFrame:
     """The segments among packets, as rows for `JoinSegments`; needs `SEGMENT_NEEDS`.
 
-    The column ``packet`` is the segment alone. One that was not captured as a whole is left out: its packet
-    will lack it.
+    The column ``packet`` is the segment alone. One that was not captured as a whole stays the packet that it
+    is: the one that it belongs to will lack it.
     """
     import numpy as np
     import polars as pl
@@ -54,7 +61,7 @@ def gb_segments(packets: pl.DataFrame) -> pl.DataFrame:
     from penstock.frames.types import polars_type
     from penstock.net import _sndcp as k
 
-    chosen = packets.filter(pl.col("reason").is_in(SEGMENT_REASONS) & pl.col("time").is_not_null())
+    chosen = packets.filter(is_segment())
     ends, data = byte_buffers(chosen["packet"])
     lengths, links = (chosen[name].to_numpy() for name in ("length", "link_type"))
     found = np.zeros((k.OUT, chosen.height), np.int64)

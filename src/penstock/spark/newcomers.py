@@ -7,6 +7,7 @@ there after twelve seconds instead of one or two.
 
 from __future__ import annotations
 
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -55,8 +56,7 @@ class Newcomers:
             self._welcome.join()
 
     def _make_room(self) -> None:
-        # Should it fail, then the run goes on as it was, and tells itself if Spark is gone.
-        with suppress(PenstockError, *SPARK_IS_GONE):
+        try:
             _join_session()
             cores = SparkContext.getOrCreate().defaultParallelism
             options = replace(self.options, partitions=partitions_for(cores))
@@ -65,6 +65,11 @@ class Newcomers:
                 if self._ending.is_set() or not give_shares(self.handle):
                     break
                 self._wait_for_epoch()
+        except (
+            PenstockError,
+            *SPARK_IS_GONE,
+        ) as error:  # the run goes on as it was
+            sys.stderr.write(f"a new executor was not made ready, and gets no slices: {error}\n")
 
     def _reach_all(self, warming: Handle) -> bool:
         """Let each epoch of the warm-up go to executors that are free, not to those that had the last."""

@@ -32,7 +32,7 @@ def give_shares(handle: Handle) -> bool:
     What an epoch has opened already stays there for this time: look again after the next.
     """
     hosts, coordinator = executors(), _coordinator(handle)
-    none = SparkContext.getOrCreate()._jvm.PythonUtils.toSeq([])  # type: ignore[union-attr]
+    none = _jvm().PythonUtils.toSeq([])
     has_moved = False
     for stores in _stores(handle):
         places = {number: _executor_of(coordinator, store) for number, store in stores.items()}
@@ -62,15 +62,17 @@ def fair_moves(places: Mapping[int, str], names: list[str]) -> dict[int, str]:
     return moves
 
 
+def _jvm() -> Any:
+    return SparkContext.getOrCreate()._jvm
+
+
 def _coordinator(handle: Handle) -> Any:
     return handle.query._jsq.sparkSession().streams().stateStoreCoordinator()
 
 
 def _stores(handle: Handle) -> Iterator[dict[int, Any]]:
     """The state stores of each hop by their partition, as the checkpoint has them."""
-    query, of_spark = handle.query._jsq, SparkContext.getOrCreate()._jvm
-    assert of_spark is not None
-    state = of_spark.org.apache.spark.sql.execution.streaming.state
+    query, state = handle.query._jsq, _jvm().org.apache.spark.sql.execution.streaming.state
     root = query.streamingQuery().checkpointFile("state")
     for hop in sorted((handle.directory / "checkpoint" / "state").glob("[0-9]*")):
         numbers = [int(folder.name) for folder in hop.glob("[0-9]*")]
