@@ -61,8 +61,30 @@ def test_a_payload_may_be_a_view_at_any_address() -> None:
 @pytest.mark.parametrize(("span", "bytes_each"), [(0, 0), (255, 1), (256, 2), (65_536, 4), (2**32, 8)])
 @pytest.mark.parametrize("base", [0, -5, 1_700_000_000_000_000])
 def test_integers_travel_in_the_width_of_their_range(base: int, span: int, bytes_each: int) -> None:
-    df = pl.DataFrame({"a": [base, base + span] * 5_000})
+    df = pl.DataFrame({"a": [base + span * n // 9_999 for n in range(10_000)]})
     assert len(encode(df)) == pytest.approx(10_000 * bytes_each, abs=400)
+    assert_frame_equal(decode(encode(df), of_frame(df)), df)
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.UInt64, pl.Datetime("us")], ids=str)
+@pytest.mark.parametrize(("different", "bytes_each"), [(2, 1), (90, 1), (256, 1), (257, 8), (5_000, 8)])
+def test_few_different_values_travel_as_their_numbers(
+    kind: pl.DataType, different: int, bytes_each: int
+) -> None:
+    values = [(n**3 * 0x9E3779B97F4A7C15) >> 2 & (1 << 61) - 1 for n in range(different)]
+    rare = pl.Series([0] * (40_000 - different) + values)  # a sample would not show how many there are
+    df = pl.DataFrame({"a": rare.cast(kind), "b": ["alike"] * 40_000, "c": (-1 - rare).cast(pl.Int64)})
+    back = decode(encode(df), of_frame(df))
+    assert_frame_equal(back, df)
+    assert_frame_equal(decode_all([encode(df[7:30]), encode(df)], of_frame(df)), pl.concat([df[7:30], df]))
+    assert len(encode(df)) == pytest.approx(2 * 40_000 * bytes_each, abs=400 + 2 * 8 * min(different, 256))
+
+
+def test_bytes_that_are_all_the_same_travel_once() -> None:
+    df = pl.DataFrame(
+        {"a": pl.Series([7] * 10_000, dtype=pl.UInt8), "b": pl.Series([-1] * 10_000, dtype=pl.Int8)}
+    )
+    assert len(encode(df)) < 400
     assert_frame_equal(decode(encode(df), of_frame(df)), df)
 
 

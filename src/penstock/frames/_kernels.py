@@ -14,6 +14,7 @@ from penstock.frames._jit import Column, kernel, readonly, step
 
 __all__ = [
     "bounds",
+    "code",
     "destinations",
     "folded",
     "hash_bytes",
@@ -32,6 +33,7 @@ NULL = np.uint64(0xD1B54A32D192ED03)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
 _U8, _U27, _U30, _U31, _U32 = np.uint64(8), np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_U54 = np.uint64(54)
 _ONE, _EIGHT = np.uint64(1), np.uint64(8)
 
 
@@ -168,3 +170,23 @@ def invert(places: Column, out: Column) -> None:
     """The row that each place is filled from."""
     for i in range(len(places)):
         out[places[i]] = i
+
+
+@kernel
+def code(values: Column, codes: Column, words: Column) -> int:
+    """Number different values as they come: how many there are, or -1 if not all have room in ``words``."""
+    slots = np.full(1024, -1, np.int64)
+    count = 0
+    for i in range(len(values)):
+        value = values[i]
+        slot = np.int64((value * GOLDEN) >> _U54)
+        while slots[slot] >= 0 and words[slots[slot]] != value:
+            slot = (slot + 1) & 1023
+        if slots[slot] < 0:
+            if count == len(words):
+                return -1
+            words[count] = value
+            slots[slot] = count
+            count += 1
+        codes[i] = slots[slot]
+    return count

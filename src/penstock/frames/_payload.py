@@ -2,10 +2,11 @@
 
 Layout: format (1 byte), number of notes (2 bytes), length of words (4 bytes), then one note per narrowed
 column, the words, then Arrow's record batch message without its schema. Everything before the message is a
-multiple of 8 bytes long, which keeps Arrow's buffers aligned. A note (column, width, base) says that integers
-travel as unsigned integers of that width relative to base (width 0: all are the base), or that offsets of
-strings travel with that width (width 0: all are the same word, whose length is base - 1;
-without base they are null). Integers are computed modulo 2**64, so every type is exact over its full range.
+multiple of 8 bytes long, which keeps Arrow's buffers aligned. A note (column, width, is coded, base) says
+that integers travel as unsigned integers of that width relative to base (width 0: all are the base), or that
+offsets of strings travel with that width (width 0: all are the same word, whose length is base - 1; without
+base they are null). Coded integers of 64 bits travel as numbers of words of 8 bytes, of which there are base.
+Integers are computed modulo 2**64, so every type is exact over its full range.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ from penstock.errors import InternalError
 from penstock.frames.types import to_arrow
 from penstock.topology.schema import Schema
 
-FORMAT = 2
+FORMAT = 3
 _HEAD = struct.Struct("<BxHI")
-_NOTE = struct.Struct("<HBxxxxxQ")
+_NOTE = struct.Struct("<HB?xxxxQ")
 _UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _NARROW = {0: pa.null(), 1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32()}
 _SHORT = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _SHORT_LIMIT = 1 << 31
+_MOST_WORDS = 256
+_SAMPLE, _FEW_IN_SAMPLE = 512, 96
+"""Columns whose sample has more different values are not coded; addresses of servers often have fewer."""
 
 
 class Note(NamedTuple):
@@ -38,8 +42,19 @@ class Note(NamedTuple):
 
     column: int
     width: int
+    is_coded: bool
     base: int
-    word: bytes = b""
+    words: bytes = b""
+
+
+class Narrowed(NamedTuple):
+    """A column as it travels, and what its note says."""
+
+    column: pa.Array
+    width: int
+    base: int = 0
+    words: bytes = b""
+    is_coded: bool = False
 
 
 def encode_batch(batch: pa.RecordBatch) -> bytes:
@@ -55,9 +70,9 @@ def narrow(batch: pa.RecordBatch) -> tuple[bytes, pa.RecordBatch]:
     for i, column in enumerate(columns):
         shrunk = _shrink(column) if len(column) else None
         if shrunk is not None:
-            columns[i] = shrunk[0]
-            notes.append(_NOTE.pack(i, shrunk[1], shrunk[2]))
-            words += shrunk[3]
+            columns[i] = shrunk.column
+            notes.append(_NOTE.pack(i, shrunk.width, shrunk.is_coded, shrunk.base))
+            words += shrunk.words
     if notes:
         batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
     words += bytes(-len(words) % 8)
@@ -124,26 +139,24 @@ def _column(parts: list[tuple[pa.Array, Note | None]], kind: pa.DataType) -> pa.
 def _with_words(notes: list[Note], words: bytes, schema: Schema) -> list[Note]:
     at, found, kinds = 0, [], to_arrow(schema).types
     for note in notes:
-        if kinds[note.column] in _SHORT and note.width == 0 and note.base:
-            size = note.base - 1
-            note = note._replace(word=words[at : at + size])
-            at += size
-        found.append(note)
+        is_string = kinds[note.column] in _SHORT and note.width == 0 and note.base
+        size = 8 * note.base if note.is_coded else note.base - 1 if is_string else 0
+        found.append(note._replace(words=words[at : at + size]) if size else note)
+        at += size
     return found
 
 
-def _shrink(column: pa.Array) -> tuple[pa.Array, int, int, bytes] | None:
+def _shrink(column: pa.Array) -> Narrowed | None:
     if (kind := _integer(column.type)) is not None:
-        made = _narrow(column, kind) if column.null_count == 0 else _narrow_with_nulls(column, kind)
-        return None if made is None else (*made, b"")
+        return _narrow(column, kind) if column.null_count == 0 else _narrow_with_nulls(column, kind)
     short = _SHORT.get(column.type)
     if short is None:
         return None
     if column.null_count == len(column):
-        return pa.nulls(len(column)), 0, 0, b""
+        return Narrowed(pa.nulls(len(column)), 0)
     if (word := _only_word(column)) is not None:
-        return pa.nulls(len(column)), 0, len(word) + 1, word
-    return (column.cast(short), 4, 0, b"") if column.get_total_buffer_size() < _SHORT_LIMIT else None
+        return Narrowed(pa.nulls(len(column)), 0, len(word) + 1, word)
+    return Narrowed(column.cast(short), 4) if column.get_total_buffer_size() < _SHORT_LIMIT else None
 
 
 def _only_word(column: pa.Array) -> bytes | None:
@@ -157,30 +170,44 @@ def _only_word(column: pa.Array) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _integer(kind: pa.DataType) -> np.dtype[Any] | None:
-    """How to read a column that consists of integers wider than a byte."""
+    """How to read a column that consists of integers."""
     if pa.types.is_integer(kind):
-        dtype = np.dtype(kind.to_pandas_dtype())
-    elif pa.types.is_temporal(kind):
-        dtype = np.dtype(f"i{kind.bit_width // 8}")
-    else:
-        return None
-    return dtype if dtype.itemsize > 1 else None
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return dtype
+    return np.dtype(f"i{kind.bit_width // 8}") if pa.types.is_temporal(kind) else None
 
 
-def _narrow(column: pa.Array, kind: np.dtype[Any]) -> tuple[pa.Array, int, int] | None:
+def _narrow(column: pa.Array, kind: np.dtype[Any]) -> Narrowed | None:
     values = np.frombuffer(column.buffers()[1], kind, len(column), column.offset * kind.itemsize)
     low, high = int(values.min()), int(values.max())
     width = _width(high - low)
+    if width > 2 and kind.itemsize == 8 and (coded := _code(values.view(np.uint64))) is not None:
+        return coded
     if width >= kind.itemsize:
         return None
     base = low & 0xFFFFFFFFFFFFFFFF
     if width == 0:
-        return pa.nulls(len(column)), 0, base
+        return Narrowed(pa.nulls(len(column)), 0, base)
     relative = pa.py_buffer(_relative(values, base, width))
-    return pa.Array.from_buffers(_NARROW[width], len(column), [None, relative]), width, base
+    return Narrowed(pa.Array.from_buffers(_NARROW[width], len(column), [None, relative]), width, base)
 
 
-def _narrow_with_nulls(column: pa.Array, kind: np.dtype[Any]) -> tuple[pa.Array, int, int] | None:
+def _code(values: npt.NDArray[np.uint64]) -> Narrowed | None:
+    """Numbers of the different values, if those are few and all the same worth their place."""
+    from penstock.frames import _kernels as kernels
+
+    rows = len(values)
+    if rows < _SAMPLE or len(np.unique(values[:: rows // _SAMPLE])) > _FEW_IN_SAMPLE:
+        return None
+    codes, words = np.empty(rows, np.uint8), np.empty(_MOST_WORDS, np.uint64)
+    count = kernels.code(kernels.readonly(values), codes, words)
+    if count < 0:
+        return None
+    column = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(codes)])
+    return Narrowed(column, 1, count, words[:count].tobytes(), is_coded=True)
+
+
+def _narrow_with_nulls(column: pa.Array, kind: np.dtype[Any]) -> Narrowed | None:
     validity, data = column.buffers()
     known = column.drop_null()
     if not len(known):
@@ -196,7 +223,8 @@ def _narrow_with_nulls(column: pa.Array, kind: np.dtype[Any]) -> tuple[pa.Array,
     base = low & 0xFFFFFFFFFFFFFFFF
     relative = _relative(np.frombuffer(data, kind, rows, start * kind.itemsize), base, width)
     buffers = [validity.slice(start // 8), pa.py_buffer(relative)]
-    return pa.Array.from_buffers(_NARROW[width], len(column), buffers, offset=ahead), width, base
+    narrowed = pa.Array.from_buffers(_NARROW[width], len(column), buffers, offset=ahead)
+    return Narrowed(narrowed, width, base)
 
 
 def _relative(values: npt.NDArray[Any], base: int, width: int) -> npt.NDArray[Any]:
@@ -221,7 +249,7 @@ def _widen(column: pa.Array, note: Note | None, kind: pa.DataType) -> pa.Array:
 def _repeated(note: Note, rows: int, kind: pa.DataType) -> pa.Array:
     if not note.base:
         return pa.nulls(rows, kind)
-    return pa.repeat(pa.scalar(note.word, pa.large_binary()), rows).cast(kind)
+    return pa.repeat(pa.scalar(note.words, pa.large_binary()), rows).cast(kind)
 
 
 def _write(column: pa.Array, note: Note | None, out: npt.NDArray[Any]) -> None:
@@ -230,7 +258,11 @@ def _write(column: pa.Array, note: Note | None, out: npt.NDArray[Any]) -> None:
         out[:] = out.dtype.type(note.base & ((1 << 8 * out.itemsize) - 1))
         return
     width = out.itemsize if note is None else note.width
-    out[:] = np.frombuffer(column.buffers()[1], _UNSIGNED[width], len(out))
+    travelled = np.frombuffer(column.buffers()[1], _UNSIGNED[width], len(out))
+    if note is not None and note.is_coded:
+        np.take(np.frombuffer(note.words, np.uint64), travelled, out=out, mode="clip")
+        return
+    out[:] = travelled
     if note is not None:
         out += out.dtype.type(note.base & ((1 << 8 * out.itemsize) - 1))
 

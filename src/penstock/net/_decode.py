@@ -12,6 +12,7 @@ from penstock.net._bytes import be16, be32, u8
 from penstock.net._gb import gb
 from penstock.net._links import by_type, ethernet, link, ppp
 from penstock.net._network import MAPPED, ip
+from penstock.net._prefetch import PACKETS_AHEAD, fetch, fetch_head
 from penstock.net._transport import is_tunnel, transport
 
 TCP, UDP, _WITHOUT_OPTIONS = 6, 17, 0x45
@@ -98,7 +99,9 @@ def decode(
 ) -> None:  # fmt: skip
     """Decode all packets of a block; the four outputs have one row per column of their width, all zero."""
     row = np.zeros(y.ROW, np.int64)
+    last = places.shape[1] - 1
     for i in range(places.shape[1]):
+        fetch_head(data, places[1, min(i + PACKETS_AHEAD, last)])
         begin, captured, length = places[1, i], np.int64(lengths[0, i]), np.int64(lengths[1, i])
         protocol = plain_protocol(data, begin, captured, length, kinds[1, i], most_tunnels)
         if protocol:
@@ -154,6 +157,7 @@ def views(data: Column, places: Column, lengths: Column, out: Column) -> None:
     Short ones are in the view itself.
     """
     for i in range(len(places)):
+        fetch(data, places[min(i + PACKETS_AHEAD, len(places) - 1)])
         at, size = places[i], np.int64(lengths[i])
         out[i, 0] = lengths[i]
         whole = size <= _WHOLE

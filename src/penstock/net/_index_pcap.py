@@ -9,6 +9,7 @@ import numpy as np
 from penstock.frames._jit import Column, kernel, step
 from penstock.net import _index_state as s
 from penstock.net._bytes import in32
+from penstock.net._prefetch import sweep
 
 # What a file's header says: one array of int64.
 IS_NANO, LINK, MOST_BYTES, HEADER_BYTES, SWAPPED = 0, 1, 2, 3, 4
@@ -81,8 +82,9 @@ def index_pcap(
     unit = 1 if form[IS_NANO] else 1000
     at, n, last_s = state[s.AT], 0, state[s.LAST_S]
     state[s.FAULTS] = 0
-    answer = s.DONE
+    answer, fetched = s.DONE, at
     while True:
+        fetched = sweep(data, fetched, at)
         if state[s.DAMAGE] >= 0:
             at, found = _search(data, at, filled, last, big, form, last_s)
             if found == s.MORE:
@@ -136,7 +138,9 @@ def skip_records(
     header, limit, swapped = form[HEADER_BYTES], form[MOST_BYTES], form[SWAPPED]
     at, last, passed = state[s.AT], np.int64(-1), 0
     end = min(stop - base, filled - header + 1) if state[s.DAMAGE] < 0 else at
+    fetched = at
     while at < end and passed < most:
+        fetched = sweep(data, fetched, at)
         captured = sizes(data, at, big, swapped)[0]
         if captured > limit or at + header + captured > filled:
             break

@@ -19,6 +19,7 @@ from penstock.errors import SourceUnavailable
 from penstock.frames._jit import Column, kernel, readonly
 from penstock.frames.hashing import byte_buffers
 from penstock.net._gather import copy
+from penstock.net._prefetch import PACKETS_AHEAD, fetch_head
 from penstock.net.columns import IN_FILE
 from penstock.net.feeds import mapped
 
@@ -118,5 +119,6 @@ _captures = _Captures()
 @kernel
 def _copy(which: Column, begins: Column, data: Column, places: Column, sizes: Column, out: Column) -> None:
     for k in range(len(which)):
+        fetch_head(data, begins[min(k + PACKETS_AHEAD, len(which) - 1)])
         i = which[k]
         copy(data, begins[k], out, places[i], sizes[i])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,29 +72,52 @@ class Stretch:
     is_open: bool
 
 
-def cut_capture(stretch: Stretch) -> tuple[Resume, int]:
-    """The end of as many records as fit, and how many there are."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a walk through a stretch has ended, the records that it passed, and some places on its way."""
+
+    end: Resume
+    records: int
+    waypoints: tuple[Resume, ...] = ()
+    """Good records about `STRETCH_BYTES` apart: `divide` need not walk again from the beginning."""
+
+
+def cut_capture(stretch: Stretch) -> Found:
+    """The end of as many records as fit."""
     size, resume, rows = stretch.size, stretch.resume, stretch.rows
     begin = 0 if resume is None else resume.at
     until = END if stretch.bytes is None else begin + stretch.bytes
     most = END if rows is None else rows
     with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
-        count = walk.skip(until - 2 * MAX_BLOCK, most=most)  # the last ones are looked at one by one
+        # The last ones are looked at one by one.
+        count, waypoints = _hike(walk, until - 2 * MAX_BLOCK, most)
         for block in walk.blocks(until=until, most=most - count):
             count += len(block)
         if count == 0 and stretch.is_first and walk.resume.at < size:
             for block in walk.blocks(most=1):
                 count += len(block)
         if count == 0 and walk.resume.at < size and not walk.is_at_end:
-            return resume or Resume(0), 0
-        return _end(walk, size), count
+            return Found(resume or Resume(0), 0)
+        return Found(_end(walk, size), count, waypoints)
 
 
-def cut_counts(stretch: Stretch) -> tuple[Resume, int]:
-    """The end of as many stretches of `STRETCH_BYTES` as fit, and how many packets they hold."""
+def _hike(walk: Walk, stop: int, most: int) -> tuple[int, tuple[Resume, ...]]:
+    """Pass over at most so many records that begin before a place: how many, and the waypoints."""
+    count, here, waypoints = 0, walk.resume.at, list[Resume]()
+    while here < stop and count < most:
+        count += walk.skip(min(here + STRETCH_BYTES, stop), most=most - count)
+        if walk.resume.at == here:
+            break
+        waypoints.append(walk.resume)
+        here = walk.resume.at
+    return count, tuple(waypoints)
+
+
+def cut_counts(stretch: Stretch) -> Found:
+    """The end of as many stretches of `STRETCH_BYTES` as fit."""
     size, resume, rows = stretch.size, stretch.resume, stretch.rows
     begin = 0 if resume is None else resume.at
-    count, found = 0, resume or Resume(0)
+    count, found, waypoints = 0, resume or Resume(0), list[Resume]()
     with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
         while found.at < size:
             stop = (walk.resume.at // STRETCH_BYTES + 1) * STRETCH_BYTES
@@ -104,9 +128,10 @@ def cut_counts(stretch: Stretch) -> tuple[Resume, int]:
             if too_much and not (stretch.is_first and found.at == begin):
                 break
             count, found = count + here, _end(walk, size)
+            waypoints.append(found)
             if too_much:
                 break
-    return found, count
+    return Found(found, count, tuple(waypoints))
 
 
 def _end(walk: Walk, size: int) -> Resume:
@@ -115,23 +140,26 @@ def _end(walk: Walk, size: int) -> Resume:
     return Resume(size, here.section, here.last_interface) if walk.is_at_end else here
 
 
-def divide(piece: CapturePiece, ends: Sequence[float], step: int) -> list[CapturePiece]:
+def divide(
+    piece: CapturePiece, ends: Sequence[float], step: int, waypoints: Sequence[Resume] = ()
+) -> list[CapturePiece]:
     """A piece in parts that begin with a record: the first one behind each of these fractions.
 
     ``step``: places in the file that are no multiple of it are rounded up.
     """
-    start, end = piece.piece.start, piece.piece.end
-    cut: list[CapturePiece] = []
-    begin = None
-    is_open = piece.piece.kind == "growing"
     p = piece.piece
-    with walked(p.path, size=p.size, resume=piece.resume, is_open=is_open) as (walk, _):
-        for fraction in ends:
-            target = start + int((end - start) * fraction)
-            target = -(-target // step) * step
-            walk.skip(min(target, end))
+    cut: list[CapturePiece] = []
+    begin, here = None, piece.resume
+    for fraction in ends:
+        target = p.start + int((p.end - p.start) * fraction)
+        target = min(-(-target // step) * step, p.end)
+        passed = bisect_right(waypoints, target, key=lambda waypoint: waypoint.at)
+        if passed and (here is None or waypoints[passed - 1].at > here.at):
+            here = waypoints[passed - 1]
+        with walked(p.path, size=p.size, resume=here, is_open=p.kind == "growing") as (walk, _):
+            walk.skip(target)
             here = walk.resume
-            if (start if begin is None else begin.at) < here.at < end:
-                cut.append(piece.part(begin, here.at))
-                begin = here
-    return [*cut, piece.part(begin, end)]
+        if (p.start if begin is None else begin.at) < here.at < p.end:
+            cut.append(piece.part(begin, here.at))
+            begin = here
+    return [*cut, piece.part(begin, p.end)]

@@ -14,7 +14,7 @@ from penstock.connect.file_pieces import Piece
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
 from penstock.net.ahead import Ahead
-from penstock.net.boundaries import Stretch, cut_capture, cut_counts, divide
+from penstock.net.boundaries import Found, Stretch, cut_capture, cut_counts, divide
 from penstock.net.capture import Resume
 from penstock.net.growth import CaptureFiles
 from penstock.net.opening import NotACapture
@@ -44,6 +44,8 @@ class PcapPlanner(SourcePlanner):
         self._index = self.files.index
         self._limit = Limit()
         self._ahead = Ahead()
+        self._waypoints: dict[FileEntry, tuple[Resume, ...]] = {}
+        """Of the file in which the last epoch ends, as far as it was walked through for that."""
 
     def initial(self) -> Offset:
         return {"file": 0, "position": 0}
@@ -123,11 +125,12 @@ class PcapPlanner(SourcePlanner):
             return Cut(entry.size, 0, left)
         try:
             stretch = self._stretch(entry, position, Limit(rows, most_bytes), is_first=is_first)
-            found, count = self._ahead.ask(self._cutter, stretch)
+            found = self._ahead.ask(self._cutter, stretch)
         except (OSError, NotACapture):  # the reader says so in order
             return Cut(entry.size, 1, left)
-        self.files.remember(entry, found)
-        return Cut(found.at, count, found.at - position)
+        self.files.remember(entry, found.end)
+        self._waypoints = {entry: found.waypoints}
+        return Cut(found.end.at, found.records, found.end.at - position)
 
     @property
     def _step(self) -> int:
@@ -135,7 +138,7 @@ class PcapPlanner(SourcePlanner):
         return STRETCH_BYTES if self._source.rows == "counts" else 1
 
     @property
-    def _cutter(self) -> Callable[[Stretch], tuple[Resume, int]]:
+    def _cutter(self) -> Callable[[Stretch], Found]:
         return cut_counts if self._source.rows == "counts" else cut_capture
 
     def _stretch(self, entry: FileEntry, position: int, limit: Limit, *, is_first: bool) -> Stretch:
@@ -159,12 +162,13 @@ class PcapPlanner(SourcePlanner):
             return
         rest = self._piece(number, entry, position, entry.size)
 
-        def divide_too(cut: Future[tuple[Resume, int]]) -> None:
+        def divide_too(cut: Future[Found]) -> None:
             if not cut.cancelled() and cut.exception() is None:
-                piece = rest.part(None, cut.result()[0].at)
+                found = cut.result()
+                piece = rest.part(None, found.end.at)
                 share = self._share([self._weight(piece)], parallelism)
                 if ends := ends_of_shares([self._weight(piece)], share)[0]:
-                    self._ahead.begin(divide, piece, tuple(ends), self._step)
+                    self._ahead.begin(divide, piece, tuple(ends), self._step, found.waypoints)
 
         self._ahead.begin(self._cutter, stretch).add_done_callback(divide_too)
 
@@ -203,14 +207,12 @@ class PcapPlanner(SourcePlanner):
         self, piece: CapturePiece, weight: float, ends: list[float]
     ) -> list[tuple[CapturePiece, float]]:
         """Cut a piece where shares end, at the beginnings of records."""
-        if (
-            not ends
-            or piece.piece.kind == "changed"
-            or self.files.is_compressed(self._index[piece.piece.number])
-        ):
+        entry = self._index[piece.piece.number]
+        if not ends or entry.kind == "changed" or self.files.is_compressed(entry):
             return [(piece, weight)]
         try:
-            cut = self._ahead.ask(divide, piece, tuple(ends), self._step)
+            waypoints = self._waypoints.get(entry, ())
+            cut = self._ahead.ask(divide, piece, tuple(ends), self._step, waypoints)
         except (OSError, NotACapture):
             return [(piece, weight)]
         length = piece.piece.end - piece.piece.start
