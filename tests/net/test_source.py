@@ -139,6 +139,25 @@ def test_a_drained_source_ends_and_takes_files_that_come_later(tmp_path: Path) -
     assert planner.latest(end, Limit())["file"] == 2
 
 
+@pytest.mark.parametrize("made", [m.pcap(packets(40)), ng(40)])
+def test_the_end_of_an_epoch_promises_the_time_of_its_last_packets(made: bytes, tmp_path: Path) -> None:
+    source = Pcap(put(tmp_path / "in", {"a.cap": made}), lateness="3s")
+    planner = source.planner(tmp_path / "state")
+    start, promised = planner.initial(), list[int]()
+    while (end := planner.latest(start, Limit(rows=10)))["file"] == 0:
+        rows, _ = read_range(source, planner, start, end, 2)
+        seen = rows["time"].to_physical().max()
+        assert planner.punctuation(end, None) == seen - 3_000_000  # type: ignore[operator]
+        later = seen + 10**9  # type: ignore[operator]
+        assert planner.punctuation(end, later) == later - 3_000_000, "what was read before counts as well"
+        promised.append(seen)  # type: ignore[arg-type]
+        start = end
+    assert len(promised) >= 3
+    assert source.planner(tmp_path / "state").punctuation(start, None) is None, (
+        "another planner has not seen it"
+    )
+
+
 @pytest.mark.parametrize(
     ("what", "arguments"),
     [

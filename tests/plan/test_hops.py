@@ -108,3 +108,12 @@ def test_explain_tells_fused_unions_native_nodes_and_spare_hops() -> None:
     spread.dataframe("sql", shop.in_euros, returns={"user": str}).sink("users", ps.Collect())
     both.sink("raw", ps.Collect())
     assert explain(top, hops=2) == (GOLDENS / "wide.txt").read_text().rstrip("\n")
+
+
+def test_sinks_wait_for_what_leaves_any_hop_but_the_last() -> None:
+    top = ps.Topology("t")
+    one = rows(top).key_by("user").process("one", Echo())
+    one.sink("early", ps.Collect())
+    one.key_by("user").process("two", Echo()).sink("late", ps.Collect())
+    program = plan(top)
+    assert [program.waiting_sinks(hop) for hop in range(3)] == [{"early", "late"}, {"early", "late"}, set()]

@@ -74,3 +74,28 @@ def test_large_broadcasts_on_spark_give_what_the_reference_engine_gives(
     same_rows(spark_run.through(top)["out"], testing.run(top)["out"])
     left = list((spark_run.directory / "handover").iterdir())  # the folder is there: references were used
     assert not left, "payloads of committed epochs are gone"
+
+
+class Repeat(ps.Operator):
+    """Gives on what it gets."""
+
+    returns = {"n": int, "text": str}
+
+    def process(self, batch: pl.DataFrame, state: Any, emit: Any) -> None:
+        emit(batch)
+
+
+@pytest.mark.spark
+def test_what_waits_for_its_sink_while_others_go_on_is_there_once(spark_run: Any, same_rows: Any) -> None:
+    rows = 4_000
+    top = ps.Topology("waiting")
+    source = ps.Generator(make, schema={"n": int, "text": str}, rows=2 * rows)
+    stream = top.source("gen", source, rows_per_epoch=rows)
+    first = stream.key_by("n").process("first", Repeat(), parallelism=2)
+    first.sink("early", ps.Collect())
+    first.to_one().process("sums", Sums()).sink("out", ps.Collect())
+    found, expected = spark_run.through(top), testing.run(top)
+    for sink in ("early", "out"):
+        same_rows(found[sink], expected[sink])
+    left = list((spark_run.directory / "handover").iterdir())  # the folder is there: payloads were laid down
+    assert not left, "payloads of committed epochs are gone"

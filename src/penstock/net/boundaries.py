@@ -6,13 +6,15 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.net._index_state import CUT_OFF, MAX_BLOCK, REASONS
+from penstock.net._index_state import CUT_OFF, MAX_BLOCK, NO_TIME, REASONS
 from penstock.net.capture import END, Resume, Walk
 from penstock.net.feeds import read_at
 from penstock.net.opening import opened, walked
 from penstock.net.pieces import STRETCH_BYTES, CapturePiece
 
 _TAIL_BYTES = 256 << 10
+_LOOKED_AT = 1_000
+"""So many records before the end of an epoch are looked at one by one."""
 
 
 def resume_at(path: str, size: int, position: int) -> Resume:
@@ -80,6 +82,8 @@ class Found:
     records: int
     waypoints: tuple[Resume, ...] = ()
     """Good records about `STRETCH_BYTES` apart: `divide` need not walk again from the beginning."""
+    time_us: int | None = None
+    """The greatest time of the last records before the end, as far as the walk has looked at them."""
 
 
 def cut_capture(stretch: Stretch) -> Found:
@@ -90,15 +94,17 @@ def cut_capture(stretch: Stretch) -> Found:
     most = END if rows is None else rows
     with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
         # The last ones are looked at one by one.
-        count, waypoints = _hike(walk, until - 2 * MAX_BLOCK, most)
+        count, waypoints = _hike(walk, until - 2 * MAX_BLOCK, max(0, most - _LOOKED_AT))
+        time_ns = NO_TIME
         for block in walk.blocks(until=until, most=most - count):
             count += len(block)
+            time_ns = max(time_ns, int(block.places[2].max(initial=NO_TIME)))
         if count == 0 and stretch.is_first and walk.resume.at < size:
             for block in walk.blocks(most=1):
                 count += len(block)
         if count == 0 and walk.resume.at < size and not walk.is_at_end:
             return Found(resume or Resume(0), 0)
-        return Found(_end(walk, size), count, waypoints)
+        return Found(_end(walk, size), count, waypoints, None if time_ns == NO_TIME else time_ns // 1000)
 
 
 def _hike(walk: Walk, stop: int, most: int) -> tuple[int, tuple[Resume, ...]]:

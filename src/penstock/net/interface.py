@@ -46,7 +46,7 @@ class Interface(Source):
         columns: Sequence[str] | None = None,
         rows: Rows = "packets",
         tunnels: Tunnels = "inner",
-        lateness: str | timedelta = "0s",
+        lateness: str | timedelta = "1s",
         snap_bytes: int = MOST_SNAP,
         promiscuous: bool = False,
         bpf: str | None = None,

@@ -42,7 +42,8 @@ class Pcap(Source):
     ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file.
     ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is
     taken in one epoch, whatever the limits. ``lateness`` is how far times lag behind the greatest one
-    seen; ``ends="drained"`` ends the source when all files have been read and none has grown since.
+    seen (in a plain file up to the end of the epoch that is planned); ``ends="drained"`` ends the source when
+    all files have been read and none has grown since.
     """
 
     path: str
@@ -59,7 +60,7 @@ class Pcap(Source):
         columns: Sequence[str] | None = None,
         rows: Rows = "packets",
         tunnels: Tunnels = "inner",
-        lateness: str | timedelta = "0s",
+        lateness: str | timedelta = "1s",
         ends: Literal["never", "drained"] = "never",
     ) -> None:
         chosen = c.COUNTS.names if rows == "counts" else tuple(c.DEFAULT if columns is None else columns)

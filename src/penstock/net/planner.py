@@ -46,6 +46,8 @@ class PcapPlanner(SourcePlanner):
         self._ahead = Ahead()
         self._waypoints: dict[FileEntry, tuple[Resume, ...]] = {}
         """Of the file in which the last epoch ends, as far as it was walked through for that."""
+        self._reached: dict[tuple[FileEntry, int], int | None] = {}
+        """The time of the last packets before the end of that epoch."""
 
     def initial(self) -> Offset:
         return {"file": 0, "position": 0}
@@ -94,7 +96,10 @@ class PcapPlanner(SourcePlanner):
             return None
         if self.finished(offset):
             return END_OF_TIME
-        return None if observed is None else observed - self._source.lateness_us
+        number = offset["file"]
+        here = (self._index[number], offset["position"]) if number < len(self._index) else None
+        seen = [time for time in (observed, self._reached.get(here) if here else None) if time is not None]
+        return max(seen) - self._source.lateness_us if seen else None
 
     def finished(self, offset: Offset) -> bool:
         if self._source.ends == "never":
@@ -130,6 +135,7 @@ class PcapPlanner(SourcePlanner):
             return Cut(entry.size, 1, left)
         self.files.remember(entry, found.end)
         self._waypoints = {entry: found.waypoints}
+        self._reached = {(entry, found.end.at): found.time_us}
         return Cut(found.end.at, found.records, found.end.at - position)
 
     @property

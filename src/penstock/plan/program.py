@@ -45,6 +45,10 @@ class Program:
     def hops(self) -> int:
         return max((self.depth[name] for name in self.hosted), default=0)
 
+    def waiting_sinks(self, hop: int) -> frozenset[str]:
+        """The sinks for which what leaves a hop has to pass further hops; sources are hop 0."""
+        return frozenset(self.sinks if hop < self.hops else ())
+
     @cached_property
     def punctuated(self) -> tuple[Node, ...]:
         """The hosted nodes that want to know how far time has moved."""

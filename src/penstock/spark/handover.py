@@ -1,7 +1,8 @@
-"""Large payloads that go to many slices: written once as a file of the epoch, and referred to by frames.
+"""Large payloads that go to many slices, or wait for their sink: files of the epoch, which frames refer to.
 
 Through the exchange each state partition would get a copy of its own, and each copy is copied again on the
-way: for six receivers in two partitions a sender used 1.36 times the processor time of one receiver.
+way: for six receivers in two partitions a sender used 1.36 times the processor time of one receiver. What is
+bound for a sink would be copied again in every hop that it passes, and none of them looks at it.
 The run directory is shared by all workers already; files are dropped when their epoch is committed.
 """
 
@@ -28,6 +29,11 @@ def lay_down(folder: Path, epoch: int, payload: bytes) -> bytes:
     return name.encode()
 
 
+def payload_of(kind: str, payload: bytes, folder: Path) -> bytes | pa.Buffer:
+    """What a frame carries, or refers to."""
+    return pick_up(folder, payload) if kind == "reference" else payload
+
+
 def pick_up(folder: Path, reference: bytes) -> pa.Buffer:
     """A payload that was laid down; not copied."""
     path = folder / bytes(reference).decode()
@@ -37,7 +43,7 @@ def pick_up(folder: Path, reference: bytes) -> pa.Buffer:
     except FileNotFoundError:
         raise RunDirectoryBroken(
             path=path,
-            what="a broadcast payload of an epoch that is not committed is missing",
+            what="a payload of an epoch that is not committed is missing",
             next_step="all workers must see the run directory: choose a shared one with --dir, and run again",
         ) from None
 

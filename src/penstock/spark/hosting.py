@@ -20,7 +20,7 @@ from penstock.engine.slice_state import StateCache
 from penstock.engine.state_log import Shelf
 from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.plan.program import Program
-from penstock.spark.handover import pick_up
+from penstock.spark.handover import payload_of
 from penstock.spark.mirror import Mirrored
 from penstock.spark.rows import METRICS, Stamper
 from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame, mirror_folder
@@ -68,7 +68,8 @@ class Host:
         if held is not None:
             _CACHE.put(key, held)
             counters.holds(node.name, held.nbytes)
-        stamper = Stamper(head.version, head.epoch, self._directory.handover)
+        waiting = program.waiting_sinks(self._hop)
+        stamper = Stamper(head.version, head.epoch, self._directory.handover, waiting)
         outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
         parcels = [*outbox.add(departures, 0), *outbox.flush()]
         yield from to_rows(stamper.frames(parcels))
@@ -78,7 +79,7 @@ class Host:
         )
 
     def _arrival(self, row: Row) -> Arrival:
-        payload = row.payload if row.kind == "data" else pick_up(self._directory.handover, row.payload)
+        payload = payload_of(row.kind, row.payload, self._directory.handover)
         return Arrival(row.input, row.source, row.sequence, payload)
 
 

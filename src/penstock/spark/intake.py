@@ -184,7 +184,8 @@ class IntakeTask:
         epoch = epoch_of_task()
         self._program = directory.load(partition.version)
         self._partition = partition
-        self._stamper = Stamper(partition.version, epoch, directory.handover)
+        waiting = self._program.waiting_sinks(0)
+        self._stamper = Stamper(partition.version, epoch, directory.handover, waiting)
         self._boundary = boundary_for(directory, epoch, f"-task-{partition.number}")
         self._counters = Counters()
 

@@ -23,7 +23,7 @@ from penstock.engine.counters import Counters
 from penstock.frames.frame import decode
 from penstock.operators.boundary import DEAD_LETTERS
 from penstock.plan.program import Program
-from penstock.spark.handover import clear
+from penstock.spark.handover import clear, payload_of
 from penstock.spark.rows import CLOCK, LETTERS, METRICS
 from penstock.spark.tasks import failures_recorded
 from penstock.topology.schema import Schema
@@ -98,7 +98,8 @@ class OutletTask:
             self.written.clock = json.loads(row["payload"])
         else:
             schema = sink_schema(self.directory.load(row["version"]), row["node"])
-            rows = decode(row["payload"], schema)
+            payload = payload_of(row["kind"], row["payload"], self.directory.handover)
+            rows = decode(payload, schema)
             self.written.letters += rows.height if row["node"] == LETTERS else 0
             self._writer(row, schema).write(rows)
 

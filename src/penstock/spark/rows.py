@@ -28,7 +28,9 @@ class Stamper:
     version: int
     epoch: int
     handover: Path
-    """Where large payloads for many slices are laid down."""
+    """Where large payloads that would be copied several times are laid down."""
+    waiting: frozenset[str] = frozenset()
+    """The sinks that frames reach only after they have passed another hop."""
 
     def frames(self, parcels: Iterable[Parcel]) -> list[Frame]:
         """The frames of parcels that were made together."""
@@ -60,7 +62,8 @@ class Stamper:
 
     def _of_one_payload(self, parcels: list[Parcel]) -> list[Frame]:
         payload, kind = parcels[0].payload, "data"
-        if len(parcels) > 1 and len(payload) >= BY_REFERENCE_BYTES:
+        copies = len(parcels) > 1 or parcels[0].node in self.waiting
+        if copies and len(payload) >= BY_REFERENCE_BYTES:
             payload, kind = lay_down(self.handover, self.epoch, payload), "reference"
         return [self._frame(parcel, payload, kind) for parcel in parcels]
 

@@ -89,6 +89,9 @@ _JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240
 # way of the JVM's usual helper a small epoch took 315 ms, directly 205 to 260. Later Javas warn of it, and
 # other systems than Linux refuse it.
 _START_DIRECTLY, _WARNS_FROM = "-Djdk.lang.Process.launchMechanism=VFORK", 22
+# Fewer and larger pages for the heap, where the system has them to give: the JVM's time in the system went
+# from 3.3 to 2.1 s in three epochs of the application tracker. Only on Linux does the JVM know the option.
+_LARGE_PAGES = "-XX:+UseTransparentHugePages"
 _LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -128,8 +131,7 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
     os.environ[_POLARS] = polars_keeps_memory(os.environ.get(_POLARS, ""))
     if options.master.startswith(("local", "spark://")):  # others ship the archives to their machines
         os.environ["SPARK_HOME"] = str(spark_home())
-    is_known = sys.platform == "linux" and java.major < _WARNS_FROM
-    more = f"{jvm_options(java)} {_START_DIRECTLY if is_known else ''}"
+    more = f"{jvm_options(java)} {_on_this_system(java.major)}"
     return {
         "spark.driver.memory": options.memory,
         **{f"spark.executorEnv.{name}": os.environ[name] for name in (*_KEEP_MEMORY, _POLARS)},
@@ -138,6 +140,12 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
         # On a machine that lacks the record the JVM goes on without it.
         "spark.executor.extraJavaOptions": f"{_JVM} {more}",
     }
+
+
+def _on_this_system(java: int) -> str:
+    if sys.platform != "linux":
+        return ""
+    return f"{_LARGE_PAGES} {_START_DIRECTLY}" if java < _WARNS_FROM else _LARGE_PAGES
 
 
 def polars_keeps_memory(said: str) -> str:
