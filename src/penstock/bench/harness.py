@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -25,6 +26,7 @@ from penstock.bench.memory import PeakMemory
 from penstock.errors import InternalError
 
 PEAK = "peak_rss_bytes"
+_GONE_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,13 @@ def _asked_to_end() -> Iterator[None]:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End what a run has left, and wait until it is gone: the next run needs the memory."""
+    deadline = time.monotonic() + _GONE_WITHIN_S
     with contextlib.suppress(ProcessLookupError):  # all of them have ended, as they should
-        os.killpg(process.pid, signal.SIGKILL)
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.poll()
+            time.sleep(0.01)
     process.wait()
 
 
