@@ -38,6 +38,8 @@ _COMPRESSED_WEIGHT = 5
 class FilesPlanner(SourcePlanner):
     """Keeps a numbered index of files; an offset is a number and a place in that file."""
 
+    foresees = True
+
     min_split_bytes = 256 << 10
 
     def __init__(self, source: Files, state_dir: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:

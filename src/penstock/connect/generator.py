@@ -134,6 +134,8 @@ class Generator(Source):
 class GeneratorPlanner(SourcePlanner):
     """Cuts the numbers; the wall clock paces them when there is a rate."""
 
+    foresees = True
+
     def __init__(self, source: Generator, clock_ns: Callable[[], int] = clock_module.time_ns) -> None:
         self._source = source
         self._clock_ns = clock_ns

@@ -79,6 +79,12 @@ Reject: TypeAlias = Callable[[BadRecord], None]
 class SourcePlanner(ABC):
     """Decides what each epoch takes. Lives in one process next to Spark's driver and may cache."""
 
+    foresees = False
+    """Whether an epoch may be planned while the one before it runs, and read in advance then.
+
+    For that, answers must depend on offsets alone and not on which epoch was asked for last.
+    """
+
     @abstractmethod
     def initial(self) -> Offset:
         """The offset before the first record. The same at every call."""

@@ -17,7 +17,9 @@ def preload() -> None:
 
     from penstock.frames import _kernels
     from penstock.operators import _keyed_changes, _keyed_kernels
+    from penstock.spark.read_ahead import open_rooms
 
+    open_rooms()
     ids = _kernels.readonly(np.zeros(1, np.int32))  # the first call starts numba's machinery
     _kernels.destinations(ids, np.zeros(2, np.int64), np.empty(1, np.int32))
     del pandas, pyarrow, _keyed_changes, _keyed_kernels

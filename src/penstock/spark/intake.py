@@ -7,8 +7,9 @@ log before the epoch runs, so an epoch that is run again reads the same rows und
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,29 +19,22 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner, Split
+from penstock.connect.source import Limit, Offset, SourcePlanner
 from penstock.control.holding import honour_hold
 from penstock.control.run_directory import RunDirectory
-from penstock.engine.counters import Counters
-from penstock.engine.flow import Flow
-from penstock.engine.outbox import Outbox
-from penstock.engine.punctuation import Punctuations, Standing, look_at_times
+from penstock.engine.punctuation import Punctuations, Standing
 from penstock.frames.frame import DDL
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
-from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
-from penstock.spark.tasks import (
-    boundary_for,
-    epoch_of_task,
-    failures_recorded,
-    letters_frame,
-    spare_what_was_imported,
-)
-from penstock.topology.graph import OUT
+from penstock.spark.reading import IntakePartition, IntakeTask, Share
+from penstock.spark.tasks import failures_recorded, spare_what_was_imported
 
 FORMAT = "penstock"
 SMALL_ROWS = 200_000
 SMALL_BYTES = 8 << 20
+PIECE_OF_SMALL = 4.0
+"""How large the pieces are that a task reads: a million rows or some tens of megabytes."""
+MOST_PIECES = 64
 
 
 class Fabric(DataSource):
@@ -54,41 +48,31 @@ class Fabric(DataSource):
         return DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return IntakeReader(self.options["directory"], int(self.options["tasks"]), int(self.options["term"]))
+        return IntakeReader(
+            self.options["directory"],
+            self.options["run_id"],
+            term=int(self.options["term"]),
+            tasks=int(self.options["tasks"]),
+            reads_ahead=self.options["reads_ahead"] == "true",
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> OutletWriter:
         spare_what_was_imported()  # Spark asks a process of its own for the writer in every epoch
         return OutletWriter(self.options["directory"], self.options["run_id"], int(self.options["term"]))
 
 
-class IntakePartition(InputPartition):
-    """What one task reads: splits of sources; the first task also keeps the clock."""
-
-    def __init__(
-        self,
-        number: int,
-        version: int,
-        splits: list[tuple[str, dict[str, Any]]],
-        clock: Any,
-        promises: Mapping[str, int],
-    ) -> None:
-        super().__init__(number)
-        self.number = number
-        self.version = version
-        self.splits = splits
-        self.clock = clock
-        self.promises = promises
-        """What the sources had promised before this epoch."""
-
-
 class IntakeReader(DataSourceStreamReader):
     """Plans epochs next to the driver, and reads splits in the workers."""
 
-    def __init__(self, directory: str, tasks: int, term: int) -> None:
+    def __init__(self, directory: str, run_id: str, *, term: int, tasks: int, reads_ahead: bool) -> None:
         self._directory = RunDirectory(Path(directory))
-        self._tasks = tasks
+        self._run_id = run_id
         self._term = term
+        self._tasks = tasks
+        self._reads_ahead = reads_ahead
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
+        self._foreseen: dict[SourcePlanner, tuple[Offset, Limit, Offset]] = {}
+        """How an epoch that begins at an offset, under a limit, will end."""
 
     def initialOffset(self) -> dict[str, Any]:
         return {"version": 0, "sources": {}, "punctuation": {}, "tasks": 1}
@@ -104,47 +88,99 @@ class IntakeReader(DataSourceStreamReader):
             honour_hold(self._directory, self._term)
             version = self._directory.current()
             program = self._directory.load(version)
-            ends, small = dict(start["sources"]), True
-            for name, spec in program.sources.items():
-                planner = self._planner(program, name)
-                begin = ends.get(name) or planner.initial()
-                ends[name] = planner.latest(begin, Limit(spec.rows_per_epoch, spec.bytes_per_epoch))
-                small = small and _is_small(planner, begin, ends[name])
+            ends = self._ends(program, start["sources"])
             before = Punctuations.from_json(start["punctuation"])
             after = self._punctuations(program, before, start["sources"], ends)
             if (version, ends) == (start["version"], start["sources"]) and not after.moved_since(before):
                 return start
-            # How an epoch is split is part of its offset: run again on other cores, it is split the same.
-            tasks = 1 if small else self._tasks
-            return {"version": version, "sources": ends, "punctuation": after.to_json(), "tasks": tasks}
+            cut = self._cut(program, start["sources"], ends)
+            return {"version": version, "sources": ends, "punctuation": after.to_json(), **cut}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[IntakePartition]:
         with failures_recorded(self._directory):
             program = self._directory.load(end["version"])
-            tasks = end["tasks"]
-            bins: list[list[tuple[str, dict[str, Any]]]] = [[] for _ in range(tasks)]
-            for name in program.sources:
-                planner = self._planner(program, name)
-                begin = start["sources"].get(name) or planner.initial()
-                for i, split in enumerate(planner.splits(begin, end["sources"][name], tasks)):
-                    bins[i % tasks].append((name, asdict(split)))
             clock = self._clock(program, start, end)
-            promises = Punctuations.from_json(start["punctuation"]).sources
-            filled = [splits for splits in bins if splits] or [[]]
+            parts = self._parts(program, start, end)
+            following = self._following(program, end) if self._reads_ahead else []
+            following += [[]] * len(parts)
             return [
-                IntakePartition(i, end["version"], splits, clock if i == 0 else None, promises)
-                for i, splits in enumerate(filled)
+                IntakePartition(i, end["version"], shares, following[i], clock if i == 0 else None)
+                for i, shares in enumerate(parts)
             ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IntakePartition)
         with failures_recorded(self._directory):
-            yield from IntakeTask(self._directory, partition).batches()
+            yield from IntakeTask(self._directory, self._run_id, self._term, partition).batches()
 
     def commit(self, end: dict[str, Any]) -> None:
         program = self._directory.load(end["version"])
         for name in program.sources:
             self._planner(program, name).commit(end["sources"][name])
+
+    def _ends(self, program: Program, starts: dict[str, Offset]) -> dict[str, Offset]:
+        """How far the sources are read in an epoch; where that was foreseen, so it is done."""
+        ends = dict(starts)
+        for name, spec in program.sources.items():
+            planner = self._planner(program, name)
+            begin = ends.get(name) or planner.initial()
+            limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
+            *asked, end = self._foreseen.pop(planner, (None, None, None))
+            ends[name] = end if end and asked == [begin, limit] else planner.latest(begin, limit)
+        return ends
+
+    def _cut(self, program: Program, starts: dict[str, Offset], ends: dict[str, Offset]) -> dict[str, int]:
+        """Into how many tasks an epoch is cut, and how many pieces each of them reads.
+
+        It is part of the epoch's offset: run again on other cores, it is cut the same.
+        """
+        sizes = []
+        for name in program.sources:
+            planner = self._planner(program, name)
+            sizes.append(_size(planner, starts.get(name) or planner.initial(), ends[name]))
+        if all(size is not None and size < 1 for size in sizes):
+            return {"tasks": 1, "pieces": 1}
+        largest = max((size for size in sizes if size is not None), default=1.0)
+        pieces = math.ceil(largest / PIECE_OF_SMALL / self._tasks)
+        return {"tasks": self._tasks, "pieces": max(1, min(pieces, MOST_PIECES))}
+
+    def _parts(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> list[list[Share]]:
+        """What each task reads of an epoch."""
+        tasks, pieces = end["tasks"], end.get("pieces", 1)
+        promises = Punctuations.from_json(start["punctuation"]).sources
+        parts: list[list[Share]] = [[] for _ in range(tasks)]
+        for name in program.sources:
+            planner = self._planner(program, name)
+            begin = start["sources"].get(name) or planner.initial()
+            number = tasks * (pieces if planner.foresees else 1)
+            for i, split in enumerate(planner.splits(begin, end["sources"][name], number)):
+                parts[i % tasks].append(Share(name, json.dumps(asdict(split)), promises.get(name)))
+        return [shares for shares in parts if shares] or [[]]
+
+    def _following(self, program: Program, end: dict[str, Any]) -> list[list[Share]]:
+        """What the tasks will read of the next epoch, as far as that is certain."""
+        ends = dict(end["sources"])
+        try:
+            for name, spec in program.sources.items():
+                limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
+                ends[name] = self._foresee(self._planner(program, name), ends[name], limit)
+            if ends == end["sources"]:
+                return []
+            cut = self._cut(program, end["sources"], ends)
+            return self._parts(program, end, {"sources": ends, **cut})
+        except Exception:  # noqa: BLE001 - it is the next epoch's trouble, which asks again
+            return []
+
+    def _foresee(self, planner: SourcePlanner, begin: Offset, limit: Limit) -> Offset:
+        """The end of the next epoch; its beginning if more may have come until it is planned."""
+        if not planner.foresees or limit == Limit():
+            return begin
+        end = planner.latest(begin, limit)
+        left = planner.backlog(end)
+        if end == begin or not (left.rows or left.bytes or planner.finished(end)):
+            return begin
+        self._foreseen[planner] = (begin, limit, end)
+        return end
 
     def _planner(self, program: Program, name: str) -> SourcePlanner:
         key = (name, program.graph[name].logic)
@@ -177,68 +213,19 @@ class IntakeReader(DataSourceStreamReader):
         }
 
 
-class IntakeTask:
-    """Reads splits, runs what is fused behind their sources, and sends frames."""
+def _size(planner: SourcePlanner, start: Offset, end: Offset) -> float | None:
+    """What lies between two offsets over what one task reads faster than several; None: not known.
 
-    def __init__(self, directory: RunDirectory, partition: IntakePartition) -> None:
-        epoch = epoch_of_task()
-        self._program = directory.load(partition.version)
-        self._partition = partition
-        waiting = self._program.waiting_sinks(0)
-        self._stamper = Stamper(partition.version, epoch, directory.handover, waiting)
-        self._boundary = boundary_for(directory, epoch, f"-task-{partition.number}")
-        self._counters = Counters()
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        if self._partition.clock is not None:
-            yield self._tick()
-        for name, split in self._partition.splits:
-            began = time.process_time()
-            yield from self._read(name, Split(**split))
-            self._counters.was_busy(name, time.process_time() - began)
-        last = [self._stamper.control(METRICS, 0, "metrics", self._counters.to_json())]
-        yield to_batch([*last, *letters_frame(self._boundary, self._stamper, self._partition.number)])
-
-    def _tick(self) -> pa.RecordBatch:
-        """The clock's frames: one for the sink, and for each slice how far time has come at its node."""
-        clock = self._partition.clock
-        frames = [self._stamper.control(CLOCK, 0, "tick", json.dumps(clock).encode())]
-        for name, reached in clock["punctuations"].items():
-            slices = range(self._program.graph[name].parallelism)
-            frames += [self._stamper.control(name, s, "punctuation", punctuation=reached) for s in slices]
-        return to_batch(frames)
-
-    def _read(self, name: str, split: Split) -> Iterator[pa.RecordBatch]:
-        source = self._program.sources[name].source
-        outbox = Outbox(name, self._partition.number % 120, self._boundary)
-        for batch in source.read(split, self._rejecter(name)):
-            flow = Flow(self._program, self._boundary, self._counters)
-            if source.time is not None:
-                promised = self._partition.promises.get(name)
-                look_at_times(self._counters, name, batch.rows[source.time], promised)
-            flow.push(name, OUT, batch.rows)
-            if frames := self._stamper.frames(outbox.add(flow.take(), batch.position)):
-                yield to_batch(frames)
-        if frames := self._stamper.frames(outbox.flush()):
-            yield to_batch(frames)
-
-    def _rejecter(self, source: str) -> Any:
-        def reject(bad: BadRecord) -> None:
-            self._boundary.reject(source, bad.position, bad.where, bad.raw, bad.reason)
-
-        return reject
-
-
-def _is_small(planner: SourcePlanner, start: Offset, end: Offset) -> bool:
-    """Whether one task reads it faster than several: each has a fixed cost of tens of milliseconds."""
+    Each task has a fixed cost of tens of milliseconds.
+    """
     if start == end:
-        return True
+        return 0.0
     before, after = planner.backlog(start), planner.backlog(end)
     if before.bytes is not None and after.bytes is not None:
-        return before.bytes - after.bytes < SMALL_BYTES
+        return (before.bytes - after.bytes) / SMALL_BYTES
     if before.rows is not None and after.rows is not None:
-        return before.rows - after.rows < SMALL_ROWS
-    return False
+        return (before.rows - after.rows) / SMALL_ROWS
+    return None
 
 
 def _total(counts: Iterator[int | None]) -> int | None:

@@ -25,6 +25,7 @@ def lay_fabric(
     hops: int,
     partitions: int,
     tasks: int,
+    reads_ahead: bool,
 ) -> DataFrame:
     """The frames that reach the sink. Only DataFrame nodes put something of the topology into the plan."""
     place = str(directory)
@@ -34,6 +35,7 @@ def lay_fabric(
         .option("run_id", run_id)
         .option("term", term)
         .option("tasks", tasks)
+        .option("reads_ahead", "true" if reads_ahead else "false")
         .load()
     )
     for level in range(hops + 1):

@@ -29,7 +29,7 @@ from penstock.spark.intake import FORMAT
 from penstock.spark.lowering import lay_fabric
 from penstock.spark.offset_log import read_offset
 from penstock.spark.options import RunOptions, partitions_for, run_directory
-from penstock.spark.session import cores_of, open_session
+from penstock.spark.session import cores_of, is_one_process, open_session
 from penstock.topology.stream import Topology
 
 if TYPE_CHECKING:
@@ -315,10 +315,15 @@ def _query(
     fabric: dict[str, int],
 ) -> StreamingQuery:
     spark = open_session(options, directory.path, fabric["partitions"])
-    frames = lay_fabric(spark, program, directory=directory.path, run_id=run_id, term=term, **fabric)
+    # Elsewhere the next epoch's part would often be given to another machine than the one that has read it.
+    reads_ahead = is_one_process(options.master)
+    place = directory.path
+    frames = lay_fabric(
+        spark, program, directory=place, run_id=run_id, term=term, reads_ahead=reads_ahead, **fabric
+    )
     writer = (
         frames.writeStream.format(FORMAT)
-        .option("directory", str(directory.path))
+        .option("directory", str(place))
         .option("run_id", run_id)
         .option("term", term)
         .option("tasks", fabric["tasks"])

@@ -70,6 +70,7 @@ class WatchedPlanner(SourcePlanner):
     def __init__(self, inner: SourcePlanner, faults: Path) -> None:
         self._inner = inner
         self._faults = faults
+        self.foresees = inner.foresees
 
     def initial(self) -> Offset:
         return self._inner.initial()

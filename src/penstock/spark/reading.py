@@ -1,0 +1,137 @@
+"""What a task of the intake does: read pieces of sources, run what is fused behind them, send frames."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from penstock.connect.source import BadRecord, Split
+from penstock.control.run_directory import RunDirectory
+from penstock.engine.counters import Counters
+from penstock.engine.flow import Flow
+from penstock.engine.outbox import Outbox
+from penstock.engine.punctuation import look_at_times
+from penstock.spark.read_ahead import Visit, room_of
+from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
+from penstock.spark.tasks import boundary_for, epoch_of_task, letters_frame
+from penstock.topology.graph import OUT
+
+
+class Share(NamedTuple):
+    """A split of a source, for one task."""
+
+    source: str
+    split: str
+    """As JSON."""
+    promised: int | None
+    """What the source had promised before the epoch that reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A share as one epoch reads it: all that its frames depend on."""
+
+    run_id: str
+    term: int
+    epoch: int
+    version: int
+    task: int
+    share: Share
+
+
+class IntakePartition(InputPartition):
+    """What one task reads, now and probably in the next epoch; the first task also keeps the clock."""
+
+    def __init__(
+        self,
+        number: int,
+        version: int,
+        shares: list[Share],
+        following: list[Share],
+        clock: dict[str, Any] | None,
+    ) -> None:
+        super().__init__(number)
+        self.number = number
+        self.version = version
+        self.shares = shares
+        self.following = following
+        """What the same task of the next epoch will read, as far as that is foreseen."""
+        self.clock = clock
+
+
+class IntakeTask:
+    """Reads the pieces of one partition."""
+
+    def __init__(self, directory: RunDirectory, run_id: str, term: int, partition: IntakePartition) -> None:
+        self._directory = directory
+        self._run = (run_id, term)
+        self._partition = partition
+        self._epoch = epoch_of_task()
+        self._program = directory.load(partition.version)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        if self._partition.clock is not None:
+            yield self._tick(self._partition.clock)
+        pieces = self._pieces(self._epoch, self._partition.shares)
+        room = room_of(self._partition.number)
+        if room is None:
+            for piece in pieces:
+                yield from self._read(piece)
+            return
+        with room.entered() as visit:
+            for piece in pieces:
+                found = visit.batches(piece)
+                yield from self._read(piece) if found is None else found
+        self._read_next(visit)
+
+    def _read_next(self, visit: Visit) -> None:
+        """Not beside an epoch that has killed a worker: the next one may have been the cause."""
+        careful = self._directory.read_careful()
+        if self._partition.following and (careful is None or careful < self._epoch):
+            visit.read_next(self._pieces(self._epoch + 1, self._partition.following), self._read)
+
+    def _pieces(self, epoch: int, shares: list[Share]) -> list[Piece]:
+        number, version = self._partition.number, self._partition.version
+        return [Piece(*self._run, epoch, version, number, share) for share in shares]
+
+    def _tick(self, clock: dict[str, Any]) -> pa.RecordBatch:
+        """The clock's frames: one for the sink, and for each slice how far time has come at its node."""
+        stamper = self._stamper(self._epoch)
+        frames = [stamper.control(CLOCK, 0, "tick", json.dumps(clock).encode())]
+        for name, reached in clock["punctuations"].items():
+            slices = range(self._program.graph[name].parallelism)
+            frames += [stamper.control(name, s, "punctuation", punctuation=reached) for s in slices]
+        return to_batch(frames)
+
+    def _read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """The frames of a piece, and last what was counted and put aside in it."""
+        began = time.thread_time()
+        stamper, counters = self._stamper(piece.epoch), Counters()
+        boundary = boundary_for(self._directory, piece.epoch, f"-task-{piece.task}")
+        source = self._program.sources[piece.share.source].source
+        outbox = Outbox(piece.share.source, piece.task % 120, boundary)
+
+        def reject(bad: BadRecord) -> None:
+            boundary.reject(piece.share.source, bad.position, bad.where, bad.raw, bad.reason)
+
+        for batch in source.read(Split(**json.loads(piece.share.split)), reject):
+            flow = Flow(self._program, boundary, counters)
+            if source.time is not None:
+                look_at_times(counters, piece.share.source, batch.rows[source.time], piece.share.promised)
+            flow.push(piece.share.source, OUT, batch.rows)
+            if frames := stamper.frames(outbox.add(flow.take(), batch.position)):
+                yield to_batch(frames)
+        last = stamper.frames(outbox.flush())
+        counters.was_busy(piece.share.source, time.thread_time() - began)
+        metrics = stamper.control(METRICS, 0, "metrics", counters.to_json())
+        yield to_batch([*last, metrics, *letters_frame(boundary, stamper, piece.task)])
+
+    def _stamper(self, epoch: int) -> Stamper:
+        waiting = self._program.waiting_sinks(0)
+        return Stamper(self._partition.version, epoch, self._directory.handover, waiting)
