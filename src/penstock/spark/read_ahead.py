@@ -14,7 +14,7 @@ import fcntl
 import mmap
 import os
 import pickle
-import random
+import secrets
 import struct
 import threading
 import time
@@ -35,7 +35,8 @@ _SEAL = struct.Struct("<II")
 _INDEX_AT = _USER.size + _SEAL.size
 _SLACK = 4 << 10
 """More than Arrow needs for the headers of a batch."""
-_PATIENCE_S = 1.0
+_PATIENCE_S = 0.3
+"""A batch is read in less, unless the user's code is slow."""
 _LOOK_EVERY_S = 0.001
 _LEAST_PRIORITY = 19
 
@@ -67,7 +68,7 @@ class Room:
     @contextmanager
     def entered(self) -> Iterator[Visit]:
         """Use what was read in advance. Whoever is still at it gives way, and is waited for a while."""
-        user = random.getrandbits(64)
+        user = secrets.randbits(64)  # forked workers would draw the same from `random`
         _USER.pack_into(self._memory, 0, user)
         with self._locked(_PATIENCE_S) as is_free:
             yield Visit(self, user, self._index() if is_free else {})
@@ -92,7 +93,8 @@ class Room:
                     return
                 index[piece] = (end, length)
                 end += length
-                self._put_index(index)
+                if not self._put_index(index):
+                    return
 
     def _written(self, first: int, user: int, batches: Batches) -> int | None:
         """Write a piece; its length, or None if it has no place or somebody else wants the room."""
@@ -111,11 +113,14 @@ class Room:
     def _user(self) -> int:
         return int(_USER.unpack_from(self._memory)[0])
 
-    def _put_index(self, index: Index) -> None:
+    def _put_index(self, index: Index) -> bool:
+        """Whether there was place for it; if not, the one before stands."""
         packed = pickle.dumps(index)
-        if _INDEX_AT + len(packed) <= _BATCHES_AT:
-            self._memory[_INDEX_AT : _INDEX_AT + len(packed)] = packed
-            _SEAL.pack_into(self._memory, _USER.size, len(packed), zlib.crc32(packed))
+        if _INDEX_AT + len(packed) > _BATCHES_AT:
+            return False
+        self._memory[_INDEX_AT : _INDEX_AT + len(packed)] = packed
+        _SEAL.pack_into(self._memory, _USER.size, len(packed), zlib.crc32(packed))
+        return True
 
     def _index(self) -> Index:
         length, crc = _SEAL.unpack_from(self._memory, _USER.size)

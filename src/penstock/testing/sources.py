@@ -94,12 +94,15 @@ def _check_cuts(
     planner = source.planner(scratch)
     offset = planner.initial()
     frames, bad = [empty(source.schema)], list[BadRecord]()
+    foreseen: Offset | None = None
     for epoch in range(_MOST_EPOCHS):
         if epoch % 2:
             planner = make().planner(scratch)
         end = _json(planner.latest(offset, limit))
+        assert foreseen in (None, end), "an epoch that was planned in advance must stay as it is"
         if end == offset:
             break
+        foreseen = _json(planner.latest(end, limit)) if planner.foresees else None
         rows, new_bad = read_range(source, planner, offset, end, 2)
         if limit.rows is not None and limit_kind == "exact":
             assert rows.height <= limit.rows, f"{rows.height} rows exceed the limit of {limit.rows}"
