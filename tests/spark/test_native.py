@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from pyspark.sql import SparkSession
 
 import penstock as ps
 from penstock import testing
@@ -48,3 +50,15 @@ def test_a_dataframe_node_behind_a_keyed_node(spark_run: Any, same_rows: Any) ->
     expected, got = testing.run(top), spark_run.through(top)
     same_rows(got["out"], expected["out"])
     same_rows(got["native"], expected["native"])
+
+
+def test_spark_compiles_code_for_the_rows_of_dataframes_and_not_for_frames(
+    spark_run: Any, tmp_path: Path
+) -> None:
+    frames = ps.Topology("frames-only")
+    orders(frames).sink("out", ps.Collect())
+    rows = ps.Topology("with-rows")
+    orders(rows).dataframe("sql", in_spark, returns=RETURNS, twin=in_polars).sink("out", ps.Collect())
+    for number, (topology, compiles) in enumerate(((rows, "true"), (frames, "false"), (rows, "true"))):
+        with spark_run.start(topology, directory=tmp_path / str(number)):
+            assert SparkSession.active().conf.get("spark.sql.codegen.wholeStage") == compiles

@@ -71,7 +71,8 @@ def _rescale(run: RunDirectory, shape: dict[str, int], options: RunOptions) -> N
 
 def _repartition(run: RunDirectory, checkpoint: Path, partitions: int, options: RunOptions) -> None:
     """Spark's own repartition. It is private and experimental, so what it did is looked at."""
-    spark = open_session(replace(options, directory=run.path), run.path, partitions)
+    here = replace(options, directory=run.path)
+    spark = open_session(here, run.path, partitions, has_dataframes=False)
     before = last_committed(checkpoint)
     try:
         _ask_spark(spark, checkpoint, partitions)

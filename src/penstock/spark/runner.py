@@ -314,7 +314,7 @@ def _query(
     options: RunOptions,
     fabric: dict[str, int],
 ) -> StreamingQuery:
-    spark = open_session(options, directory.path, fabric["partitions"])
+    spark = open_session(options, directory.path, fabric["partitions"], has_dataframes=bool(program.natives))
     # Elsewhere the next epoch's part would often be given to another machine than the one that has read it.
     reads_ahead = is_one_process(options.master)
     place = directory.path
