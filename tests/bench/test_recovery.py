@@ -34,6 +34,12 @@ def test_an_outage_ends_with_the_next_commit_and_is_caught_up_when_epochs_are_sm
     assert recovery.mending_s == pytest.approx(1.0)
 
 
+def test_an_epoch_that_was_planned_before_the_fault_has_caught_nothing_up() -> None:
+    log = [*LOG[:5], epoch(5, 9.5, 1_000, took_s=4.4), epoch(6, 11.5, 4_500), epoch(7, 12.5, 1_000)]
+    (recovery,) = recoveries(log, [int(5.5 * SECOND)])
+    assert recovery.catch_up_s == pytest.approx(3.0)
+
+
 def test_a_run_that_does_not_catch_up_is_no_figure() -> None:
     with pytest.raises(InternalError):
         recoveries(LOG[:-2], [int(5.5 * SECOND)])

@@ -93,13 +93,14 @@ def recoveries(log: Sequence[Progress], faults_ns: Sequence[int]) -> list[Recove
     """What each fault cost, from the log of committed epochs.
 
     An epoch takes all events that are due, so the run has caught up with the first one that is not half as
-    large again as those before the first fault.
+    large again as those before the first fault. The one that ends the outage tells nothing: it may have been
+    planned before the fault, and what arrived since is with the next.
     """
     usual = 1.5 * statistics.median(progress.events for progress in log if progress.at_ns < faults_ns[0])
     found = []
     for fault, until in zip(faults_ns, [*faults_ns[1:], sys.maxsize], strict=True):
         after = [p for p in log if fault < p.at_ns < until]
-        caught_up = next((p.at_ns for p in after if p.events <= usual), None)
+        caught_up = next((p.at_ns for p in after[1:] if p.events <= usual), None)
         if caught_up is None:
             raise InternalError(what="the run did not catch up before the next fault")
         longest = max((later.at_ns - p.at_ns for p, later in pairwise(after)), default=0)
