@@ -14,6 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.spark.classes import jvm_options
+from penstock.spark.file_modes import set_modes_in_jvm
 from penstock.spark.home import spark_home
 from penstock.spark.intake import Fabric
 from penstock.spark.java import find_java
@@ -90,9 +91,9 @@ _KEEP_IN_POLARS = "dirty_decay_ms:20000"
 # epochs of 8 million events went through at 6.2 million/s without it, 4.7 with it (one run each). A JVM with
 # one compiler has room for 48 MiB of code and stops compiling when it is full: it gets as much as with two.
 _JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-# For each file of a checkpoint, and for the sum beside it, the JVM starts a process which sets its mode. By
-# way of the JVM's usual helper a small epoch took 315 ms, directly 205 to 260. Later Javas warn of it, and
-# other systems than Linux refuse it.
+# For each file of a checkpoint, and for the sums beside it, an executor's JVM starts a process which sets its
+# mode (the driver's need not, see `file_modes`). By way of the JVM's usual helper a small epoch took 315 ms,
+# directly 205 to 260. Later Javas warn of it, and other systems than Linux refuse it.
 _START_DIRECTLY, _WARNS_FROM = "-Djdk.lang.Process.launchMechanism=VFORK", 22
 # Fewer and larger pages for the heap, where the system has them to give: the JVM's time in the system went
 # from 3.3 to 2.1 s in three epochs of the application tracker. Only on Linux does the JVM know the option.
@@ -129,6 +130,7 @@ def open_session(
         spark = builder.getOrCreate()
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         spark.dataSource.register(Fabric)
+        set_modes_in_jvm(spark)
     return spark
 
 

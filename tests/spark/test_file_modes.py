@@ -1,0 +1,84 @@
+"""Modes of local files are set by the JVM, and else local files are what Hadoop makes of them."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock as ps
+from penstock.spark.file_modes import set_modes_in_jvm
+from tests.spark.topologies import ORDERS, make_orders
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def session(spark_run: Any) -> SparkSession:
+    top = ps.Topology("any")
+    top.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=10)).sink("out", ps.Collect())
+    spark_run.through(top)
+    return SparkSession.builder.getOrCreate()
+
+
+def local_files(session: SparkSession) -> Any:
+    """What tasks get that ask for local files with settings of their own."""
+    hadoop = session._jvm.org.apache.hadoop
+    return hadoop.fs.FileSystem.get(session._jvm.java.net.URI("file:///"), hadoop.conf.Configuration())
+
+
+def path(session: SparkSession, file: Path) -> Any:
+    return session._jvm.org.apache.hadoop.fs.Path(file.as_uri())
+
+
+def write(session: SparkSession, file: Path, text: bytes) -> None:
+    out = local_files(session).create(path(session, file))
+    out.write(text)
+    out.close()
+
+
+def mode_of(file: Path) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+def test_a_run_sets_modes_in_the_jvm(session: SparkSession, tmp_path: Path) -> None:
+    assert local_files(session).getClass().getName() == "penstock.LocalFiles"
+    jvm = psutil.Process(session.sparkContext._gateway.proc.pid)
+    before = jvm.cpu_times()
+    for number in range(20):
+        write(session, tmp_path / f"file-{number}", b"rows")
+    after = jvm.cpu_times()
+    assert (after.children_user, after.children_system) == (before.children_user, before.children_system)
+
+
+def test_modes_and_sums_are_as_hadoop_makes_them(session: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "file"
+    write(session, file, b"rows")
+    assert mode_of(file) == mode_of(file.with_name(".file.crc")) == 0o644
+    permission = session._jvm.org.apache.hadoop.fs.permission.FsPermission
+    for mode in (0o600, 0o751, 0o1777):
+        local_files(session).setPermission(path(session, file.parent), permission(f"{mode:o}"))
+        assert mode_of(file.parent) == mode
+
+
+def test_a_file_that_is_there_is_not_replaced(session: SparkSession, tmp_path: Path) -> None:
+    """Two drivers that write the same epoch: the later one is to notice."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    write(session, first, b"first")
+    write(session, second, b"second")
+    assert not local_files(session).rename(path(session, second), path(session, first))
+    assert first.read_bytes() == b"first"
+
+
+def test_local_files_that_the_user_has_chosen_are_kept(session: SparkSession) -> None:
+    settings = session._jsc.hadoopConfiguration()
+    settings.set("fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem")
+    try:
+        assert not set_modes_in_jvm(session)
+    finally:
+        settings.unset("fs.file.impl")
+    assert set_modes_in_jvm(session)
