@@ -1,10 +1,10 @@
 """Modes of files, set by the JVM itself.
 
-Hadoop starts a process, `chmod`, for each file that it creates on a local disk. In an epoch on two cores Spark
-writes four files of its checkpoint, each with its sums beside it: eight processes, which took 27 ms of
+Hadoop starts a process, `chmod`, for each file that it creates on a local disk. In an epoch on two cores
+Spark writes four files of its checkpoint, each with its sums beside it: eight processes, which took 27 ms of
 processor time, and the JVM about 20 to start and await them. Hadoop does without where it finds its library
 in C, which no package brings. So its local files get another method to set a mode, compiled by the compiler
-that Spark brings.
+that Spark has.
 """
 
 from __future__ import annotations
