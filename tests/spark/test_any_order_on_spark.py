@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from tests.operators.any_order_kit import TOGETHER, Step, cases, chains, check, 
 pytestmark = pytest.mark.spark
 CHAINS = 5
 SEED = 4
+UNHURRIED = dt.timedelta(seconds=1)
+"""From epoch to epoch: time enough to notice one and to stop before the last."""
 
 
 def drawn(strategy: st.SearchStrategy[Any], number: int) -> Any:
@@ -40,7 +43,7 @@ def interrupted(spark_run: Any, top: ps.Topology, *, is_written: bool) -> int:
     Unless it ``is_written`` the sinks have nothing of it either, and get the rows that the repetition makes.
     """
     known = len(list((spark_run.directory / "checkpoint" / "commits").glob("[0-9]*")))
-    with spark_run.start(top) as handle:
+    with spark_run.start(top, every=UNHURRIED) as handle:
         while (progress := handle.progress()) is None or progress.epoch <= known:
             assert not handle.poll(0.02), "it ended before it could be interrupted"
     last = handle.history()[-1].epoch
