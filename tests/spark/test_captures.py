@@ -71,6 +71,7 @@ def test_an_application_gives_what_the_reference_engine_gives(
             same_rows(_newest(table), _newest(expected[node.name]))
 
 
+@pytest.mark.chaos
 def test_a_tracker_killed_in_the_middle_ends_with_the_same_tables(captures: Path, tmp_path: Path) -> None:
     killed_and_continued(APP, captures, tmp_path)
     top = app_tracker.topology(captures, directory=tmp_path / "undisturbed", bytes_per_epoch=400_000)
