@@ -137,6 +137,17 @@ def test_a_crash_while_a_segment_was_begun_repeats_no_line(tmp_path: Path) -> No
     assert _all(tmp_path) == ["one", "two", "three"]
 
 
+def test_a_limit_of_rows_is_kept_over_many_segments(tmp_path: Path) -> None:
+    for number in range(10):
+        lines = LINES[50 * number : 50 * (number + 1)]
+        (tmp_path / f"{number:012d}.lines").write_text("".join(f"{line}\n" for line in lines))
+    source = Stdin(format="text")
+    planner = source.planner(tmp_path)
+    start = planner.initial()
+    middle = planner.latest(start, Limit(rows=320))
+    assert read_range(source, planner, start, middle, 2)[0]["line"].to_list() == LINES[:320]
+
+
 def test_segments_that_were_read_are_deleted_but_the_last_epoch_can_be_repeated(tmp_path: Path) -> None:
     _spool(tmp_path, DATA, 1000)
     source = Stdin(format="text")

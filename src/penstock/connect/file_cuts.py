@@ -59,20 +59,20 @@ def line_end_after(path: str, target: int, size: int) -> int:
 
 def _rows_end(path: str, start: int, end: int, rows: int) -> tuple[int, int]:
     """Where ``rows`` lines end, and how many lines there are up to there."""
-    count, place = 0, start
+    count, place, data = 0, start, b""
     with open(path, "rb", buffering=0) as file:
         file.seek(start)
         while place < end and place - start < _COUNTED_BYTES:
-            data = file.read(min(_STEP_BYTES, end - place))
-            if not data:
+            if not (read := file.read(min(_STEP_BYTES, end - place))):
                 break
+            data = read
             breaks = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == 10)
             if count + len(breaks) >= rows:
                 return place + int(breaks[rows - count - 1]) + 1, rows
             count += len(breaks)
             place += len(data)
     if place >= end or not count:
-        return end, count + 1  # the last line may have no line break
+        return end, count + (data[-1:] not in (b"", b"\n"))  # the last line may have no line break
     length = (place - start) / count
     estimated = min(end, start + int(length * rows))
     return estimated, min(rows, int((estimated - start) / length))
