@@ -240,8 +240,8 @@ class RunDirectoryInUse(EnvironmentError_):
 
     condition = "RUN_DIRECTORY_IN_USE"
     template = (
-        "{directory} is in use by process {pid}; stop that run, choose another place with --dir, "
-        "or take over with --take-over if it hangs"
+        "{directory} is in use by process {pid}; stop that run. To run beside it, choose another place with "
+        "--dir; to run instead of it, if it hangs, take over with --take-over"
     )
 
 

@@ -208,9 +208,63 @@ def test_file_replaced_between_planning_and_reading_is_reported(tmp_path: Path) 
     assert (rows.height, len(bad)) == (0, 1)
     assert "replaced" in bad[0].reason
     path.unlink()
-    rows, bad = read_range(source, planner, planner.initial(), end, 1)
+    with pytest.raises(SourceUnavailable) as caught:
+        read_range(source, planner, planner.initial(), end, 1)
+    assert caught.value.parameters["where"] == str(path)
+    lenient = Files(tmp_path / "in", format="text", missing="dead-letter")
+    rows, bad = read_range(lenient, planner, planner.initial(), end, 1)
     assert (rows.height, len(bad)) == (0, 1)
-    assert "deleted" in bad[0].reason
+    assert "deleted before it was read; it had 4 bytes" in bad[0].reason
+
+
+def test_a_copy_of_a_file_is_the_same_file(tmp_path: Path) -> None:
+    """As on another machine, or after a touch: only its time is another one."""
+    source = Files(tmp_path / "in", format="text")
+    path = _put(tmp_path / "in", "a", b"1\n2\n3\n")
+    planner = source.planner(tmp_path / "s")
+    start = planner.initial()
+    half, whole = planner.latest(start, Limit(rows=1)), planner.latest(start, Limit())
+    os.utime(path, (1, 1))
+    assert read_range(source, planner, half, whole, 1)[0]["line"].to_list() == ["2", "3"]
+    restarted = source.planner(tmp_path / "s")
+    for _ in range(2):
+        assert restarted.latest(start, Limit()) == whole
+    assert [rows["line"].to_list() for rows in read_range(source, restarted, start, whole, 1)[:1]] == [
+        ["1", "2", "3"]
+    ]
+    path.write_bytes(b"4\n5\n6\n")
+    assert source.planner(tmp_path / "s").latest(start, Limit()) != whole, "another content is told"
+
+
+@pytest.mark.parametrize("format", ["jsonl", "parquet"])
+@pytest.mark.parametrize("limit", [Limit(), Limit(rows=2)])
+def test_files_that_are_away_for_a_while_are_waited_for(tmp_path: Path, format: Any, limit: Limit) -> None:
+    """As when a disk is not mounted: its folder is there and empty."""
+    inbox, away = tmp_path / "in", tmp_path / "away"
+    inbox.mkdir()
+    for name in ("a", "b"):
+        rows = pl.DataFrame({"n": range(5), "file": name})
+        rows.write_parquet(inbox / name) if format == "parquet" else rows.write_ndjson(inbox / name)
+    source = Files(inbox, format=format, schema={"n": int, "file": str})
+    planner = source.planner(tmp_path / "s")
+    first = planner.latest(planner.initial(), Limit(rows=2))
+    planned = planner.latest(first, limit)
+    inbox.rename(away)
+    inbox.mkdir()
+    restarted = source.planner(tmp_path / "s")
+    with pytest.raises(SourceUnavailable):
+        restarted.latest(first, limit)
+    with pytest.raises(SourceUnavailable):
+        read_range(source, restarted, first, planned, 2)
+    inbox.rmdir()
+    away.rename(inbox)
+    offset, got = planner.initial(), []
+    while (end := restarted.latest(offset, limit)) != offset:
+        rows, bad = read_range(source, restarted, offset, end, 2)
+        got += rows.rows()
+        offset = end
+        assert bad == []
+    assert got == [(n, name) for name in ("a", "b") for n in range(5)]
 
 
 def test_lost_index_is_an_error_and_not_a_second_reading(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from penstock.connect.http_post import Http
-from penstock.errors import BadArgument, PenstockError, SinkRefused, SinkUnavailable
+from penstock.errors import BadArgument, PenstockError, RunDirectoryBroken, SinkRefused, SinkUnavailable
 from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
 
@@ -124,6 +124,21 @@ def test_a_receiver_that_is_away_makes_the_sink_unavailable(receiver: Receiver, 
     with pytest.raises(SinkUnavailable) as caught:
         _harness(Http(url, patience="0s"), tmp_path).epoch(0, [rows(0, 1)])
     assert caught.value.parameters["where"] == url
+
+
+def test_a_damaged_note_of_what_was_accepted_is_named_and_nothing_is_left_out(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    harness = _harness(Http(receiver.url("in")), tmp_path)
+    harness.epoch(1, [rows(0, 1)])
+    (note,) = tmp_path.rglob("newest.json")
+    note.write_bytes(note.read_bytes().replace(b'"epoch": 1', b'"epoch": 9'))
+    with pytest.raises(RunDirectoryBroken) as caught:
+        harness.epoch(2, [rows(1, 1)])
+    assert caught.value.parameters["path"] == note
+    note.unlink()
+    harness.epoch(2, [rows(1, 1)], attempt="1")
+    assert receiver.rows("in") == [{"key": "k0", "count": 0}, {"key": "k1", "count": 1}]
 
 
 @pytest.mark.parametrize("url", ["ftp://host/x", "host:80", "http://"])

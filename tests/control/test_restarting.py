@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from penstock.control.incidents import Incident, Kind, add_incident, read_incidents, since_progress
+from penstock.control.incidents import (
+    Incident,
+    IncidentLog,
+    Kind,
+    add_incident,
+    read_incidents,
+    since_progress,
+)
 from penstock.control.restarting import RestartPolicy, decide, kind_of
 from penstock.errors import Fenced, OperatorFailed, SinkRefused, SinkUnavailable, StreamFailed
 
@@ -53,6 +62,26 @@ def test_what_is_away_from_the_beginning_is_likelier_a_mistake() -> None:
     assert decide(policy, before, incident(0, 5.0, "away")).wait_s is None
 
 
+def test_a_death_while_something_is_away_counts_for_itself() -> None:
+    before = [incident(7, at_s, "away") for at_s in range(8)]
+    assert decide(POLICY, before, incident(7, 9.0)).why == "failure 1 of 4 at epoch 7"
+    again = decide(POLICY, [*before, incident(7, 9.0)], incident(7, 10.0, "away"))
+    assert again.why == "waiting for it, 10 s so far"
+
+
+def test_a_clock_that_is_set_does_not_end_the_patience() -> None:
+    before = [incident(7, at_s, "away") for at_s in (0.0, 10.0, 20.0)]
+    patient = RestartPolicy(patience_s=600.0)
+    assert decide(patient, before, incident(7, 7_200.0, "away")).wait_s is not None
+    assert decide(patient, before, incident(7, -7_200.0, "away")).wait_s is not None
+
+
+def test_what_was_handled_counts_for_nothing() -> None:
+    before = [incident(7), incident(7), incident(6, kind="handled"), incident(7)]
+    assert decide(POLICY, before, incident(7)).wait_s is None
+    assert decide(POLICY, [incident(7, kind="handled")] * 9, incident(7)).wait_s == 1.0
+
+
 def test_what_cannot_change_is_not_tried_again() -> None:
     assert decide(POLICY, [], incident(0, kind="final")).wait_s is None
 
@@ -66,6 +95,7 @@ def test_what_cannot_change_is_not_tried_again() -> None:
         (StreamFailed(topology="t", epoch=1, reason="[Errno 28] No space left on device: 'x'"), "away"),
         (StreamFailed(topology="t", epoch=1, reason="Python worker exited unexpectedly"), "death"),
         (OSError("anything"), "death"),
+        (OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)), "away"),
     ],
 )
 def test_errors_are_told_apart(error: Exception, kind: Kind) -> None:
@@ -82,9 +112,21 @@ def test_the_log_survives_a_torn_line(tmp_path: Path) -> None:
     assert read_incidents(log) == []
     add_incident(log, incident(1))
     with open(log, "ab") as file:
-        file.write(b'{"at_ns": 1, "epo\n')
+        file.write(b'{"at_ns": 1, "epo')
     add_incident(log, incident(2))
     assert [found.epoch for found in read_incidents(log)] == [1, 2]
+
+
+def test_what_cannot_be_logged_is_kept_until_it_can(tmp_path: Path) -> None:
+    """A folder that is missing stands in for a disk without room: both are an OSError."""
+    log = IncidentLog(tmp_path / "away" / "incidents.jsonl")
+    log.add(incident(1))
+    log.add(incident(2))
+    assert [found.epoch for found in log.read()] == [1, 2]
+    (tmp_path / "away").mkdir()
+    log.add(incident(3))
+    assert read_incidents(tmp_path / "away" / "incidents.jsonl") == log.read()
+    assert [found.epoch for found in log.read()] == [1, 2, 3]
 
 
 def test_only_the_newest_row_of_one_epoch_counts() -> None:

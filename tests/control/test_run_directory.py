@@ -229,6 +229,24 @@ def test_an_error_of_a_worker_is_handed_over_once(directory: RunDirectory) -> No
     assert isinstance(directory.take_failure(), OperatorFailed)
 
 
+def test_an_epoch_that_comes_to_its_commit_has_no_failure_any_more(directory: RunDirectory) -> None:
+    directory.record_failure(InternalError(what="of a task that was tried again"))
+    directory.note_failed(3, "code")
+    assert directory.read_failed() == (3, "code")
+    directory.forget_failures()
+    directory.forget_failures()
+    assert directory.read_failed() is None
+    assert directory.take_failure() is None
+
+
+def test_a_runner_holds_its_own_epochs_only(directory: RunDirectory) -> None:
+    older, newer = directory.begin_term(), directory.begin_term()
+    directory.hold(older).touch()
+    assert not directory.hold(newer).exists()
+    directory.end_holds()
+    assert not directory.hold(older).exists()
+
+
 def test_the_newest_progress_is_found(directory: RunDirectory) -> None:
     assert directory.last_progress() is None
     for epoch in range(3):

@@ -13,7 +13,7 @@ import pytest
 from tests.net import making as m
 
 from penstock.connect.source import BadRecord, Limit
-from penstock.errors import BadArgument
+from penstock.errors import BadArgument, SourceUnavailable
 from penstock.net import Pcap
 from penstock.net.planner import PcapPlanner
 from penstock.testing.sources import check_source, read_range
@@ -173,3 +173,31 @@ def test_a_wrong_argument_is_named(what: str, arguments: dict[str, object]) -> N
     with pytest.raises(BadArgument) as error:
         Pcap("x", **arguments)  # type: ignore[arg-type]
     assert error.value.parameters["what"] == what
+
+
+@pytest.mark.parametrize("limit", [Limit(), Limit(rows=7)])
+@pytest.mark.parametrize("name", ["a.pcap", "c.pcapng"])
+def test_captures_that_are_away_for_a_while_are_waited_for(tmp_path: Path, limit: Limit, name: str) -> None:
+    """As when a disk is not mounted: its folder is there and empty."""
+    inbox = put(tmp_path / "in", {name: FILES[name]})
+    source = Pcap(inbox)
+    expected, _ = drained(source, tmp_path / "other")
+    planner = source.planner(tmp_path / "s")
+    first = planner.latest(planner.initial(), Limit(rows=9))
+    planned = planner.latest(first, limit)
+    inbox.rename(tmp_path / "away")
+    inbox.mkdir()
+    restarted = source.planner(tmp_path / "s")
+    with pytest.raises(SourceUnavailable):
+        restarted.latest(first, limit)
+    with pytest.raises(SourceUnavailable):
+        read_range(source, restarted, first, planned, 3)
+    _, bad = read_range(Pcap(inbox, missing="dead-letter"), restarted, first, planned, 1)
+    assert "deleted before it was read" in bad[0].reason
+    inbox.rmdir()
+    (tmp_path / "away").rename(inbox)
+    offset, got = planner.initial(), []
+    while (end := restarted.latest(offset, limit)) != offset:
+        got.append(read_range(source, restarted, offset, end, 3)[0])
+        offset = end
+    assert pl.concat(got).equals(expected)

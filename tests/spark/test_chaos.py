@@ -36,3 +36,13 @@ def test_nothing_is_lost_doubled_or_wrong(scenario: str, check: str, seed: int, 
     outcome = run_schedule(chaos.Schedule(SCENARIOS[scenario], CHECKS[check], seed), grounds)
     assert not outcome.difference, (str(outcome.schedule), outcome.trouble, outcome.sinks, outcome.failures)
     assert outcome.events > 0
+    assert outcome.fired, str(outcome.schedule)
+
+
+def test_an_error_that_the_scenario_does_not_expect_is_wrong(grounds: Grounds) -> None:
+    dies = chaos.Scenario(
+        "dies", "the process that commits dies", lambda chance: [chaos.Fault("before-sink", 1, "die")]
+    )
+    outcome = run_schedule(chaos.Schedule(dies, CHECKS["stateless"], 0), grounds)
+    assert outcome.difference == chaos.Difference(wrong=1)
+    assert "STREAM_FAILED" in outcome.trouble

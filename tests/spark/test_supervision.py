@@ -11,16 +11,18 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock import testing
 from penstock.control.driving import Request
 from penstock.control.incidents import read_incidents
 from penstock.control.restarting import RestartPolicy
 from penstock.control.run_directory import RunDirectory
 from penstock.control.supervisor import SupervisedRun
-from penstock.errors import Fenced, OperatorFailed
+from penstock.errors import Fenced, OperatorFailed, SinkUnavailable
 from penstock.spark.driver import Driver
 from penstock.spark.options import RunOptions
 from penstock.spark.outlet import OutletWriter
 from tests.spark import brittle
+from tests.spark.topologies import totals_topology
 
 pytestmark = pytest.mark.spark
 
@@ -92,6 +94,32 @@ def test_a_replaced_runner_is_refused_also_when_spark_notices_first(spark_run: A
         (folder / "b.jsonl").write_text('{"n": 2}\n')
         with pytest.raises(Fenced):
             handle.wait()
+
+
+def test_a_sink_in_the_wrong_place_is_told_and_can_be_mended(
+    spark_run: Any, tmp_path: Path, same_rows: Any
+) -> None:
+    """The epoch that failed goes to the new place, and once to the sink that had it already."""
+    (tmp_path / "wrong").write_text("a file where a folder should be")
+    with (
+        pytest.raises(SinkUnavailable) as caught,
+        spark_run.start(totals_topology(ps.Collect(), ps.Parquet(tmp_path / "wrong"), rows=3_000)) as handle,
+    ):
+        handle.wait()
+    assert caught.value.parameters["sink"] == "parquet"
+    mended = totals_topology(ps.Collect(), ps.Parquet(tmp_path / "right"), rows=3_000)
+    got = spark_run.through(mended)
+    expected = testing.run(mended)["collect"]
+    same_rows(got["collect"], expected)
+    same_rows(pl.read_parquet(tmp_path / "right" / "**" / "*.parquet").select(expected.columns), expected)
+
+
+def test_only_the_first_driver_takes_a_run_over(tmp_path: Path) -> None:
+    options = RunOptions(directory=tmp_path, take_over=True)
+    run = SupervisedRun(Request(brittle.topology(tmp_path), tmp_path, options, RestartPolicy()))
+    assert run._request_now().options.take_over
+    RunDirectory(tmp_path).begin_term()
+    assert not run._request_now().options.take_over
 
 
 def test_a_wish_to_end_that_is_repeated_ends_nothing_else() -> None:

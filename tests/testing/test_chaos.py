@@ -15,17 +15,19 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.errors import InternalError
+from penstock.errors import InternalError, RunDirectoryBroken, SavepointFailed, StreamFailed
 from penstock.testing import chaos
 from penstock.testing.chaos import faults as points
-from penstock.testing.chaos.damage import damage, lose_last_commit
+from penstock.testing.chaos.damage import Damaged, damage, lose_last_commit
 from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.families import PER_EPOCH, ROWS
-from penstock.testing.chaos.faults import POINTS, Fault, claim, lay_out
+from penstock.testing.chaos.faults import POINTS, Fault, claim, disclaim, lay_out
 from penstock.testing.chaos.lane import Lane, Rounds, Work
 from penstock.testing.chaos.matrix import divided
 from penstock.testing.chaos.mutations import MUTATIONS
+from penstock.testing.chaos.places import Warm
 from penstock.testing.chaos.schedules import in_turn
+from penstock.testing.chaos.trial import Trial
 from penstock.testing.chaos.watched import with_points
 
 FAMILIES = {check.name: check for check in chaos.FAMILIES}
@@ -40,7 +42,7 @@ def test_scenarios_are_divided_by_the_places_that_they_need() -> None:
     here, second, elsewhere = divided(chaos.SCENARIOS)
     assert sorted(s.name for s in (*here, *second, *elsewhere)) == sorted(SCENARIOS)
     assert {s.place for s in second} == {"warm"}
-    assert {s.place for s in elsewhere} == {"second", "supervised", "cluster"}
+    assert {s.place for s in elsewhere} == {"second", "supervised", "supervised-disk", "cluster"}
     assert divided(elsewhere[:1]) == [elsewhere[:1]]
 
 
@@ -104,6 +106,72 @@ def test_a_fault_happens_to_one_process_only(tmp_path: Path) -> None:
     assert [seconds > 0.2 for seconds in took] == [False, True, False, False]
     assert not claim(tmp_path, 0)
     assert list(points.fired(tmp_path)) == [0]
+    disclaim(tmp_path, 0)
+    assert not points.fired(tmp_path)
+    assert claim(tmp_path, 0)
+
+
+def test_what_fails_goes_on_failing_until_its_time_is_over(tmp_path: Path) -> None:
+    lay_out(tmp_path, [Fault("in-write", 2, "fail", 60.0)])
+    points.reach(tmp_path, "in-write")
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output error"):
+            points.reach(tmp_path, "in-write")
+    points.reach(tmp_path, "before-sink")
+    began_s = time.time() - 61
+    os.utime(tmp_path / "0.fired", (began_s, began_s))
+    points.reach(tmp_path, "in-write")
+
+
+def failed(reason: str) -> StreamFailed:
+    return StreamFailed(topology="t", epoch=3, reason=reason)
+
+
+def broken(path: Path) -> RunDirectoryBroken:
+    return RunDirectoryBroken(path=path, what="is damaged", next_step="")
+
+
+def not_saved(what: str) -> SavepointFailed:
+    return SavepointFailed(directory="run", what=what, next_step="")
+
+
+def test_a_scenario_expects_the_errors_that_its_faults_lead_to_and_no_others() -> None:
+    damaged, refused = broken(Path("run.json")), not_saved("epoch 3 is not finished")
+    full = failed("OSError: No space left on device")
+    expecting = {
+        error: {name for name, scenario in SCENARIOS.items() if scenario.expects(error)}
+        for error in (damaged, refused, full, not_saved("Spark could not repartition"))
+    }
+    assert list(expecting.values())[:2] == [{"file-torn", "file-doubled", "bit-flipped"}, {"during-rescale"}]
+    assert "disk-full" in expecting[full]
+    assert not SCENARIOS["disk-full"].expects(failed("a worker died"))
+    assert not list(expecting.values())[-1]
+
+
+def test_a_supervised_run_may_end_with_no_error_at_all() -> None:
+    assert {s.may_end for s in chaos.SCENARIOS if s.place in ("supervised", "supervised-disk")} == {()}
+
+
+def test_an_error_is_unexpected_before_any_fault_and_if_it_names_another_file(tmp_path: Path) -> None:
+    trial = Trial(chaos.Schedule(SCENARIOS["file-torn"], FAMILIES["stateless"], 1), tmp_path, Warm())
+    lay_out(trial.faults, trial.schedule.faults)
+    path = trial.directory.path / "run.json"
+    trial.damaged = Damaged(path, b"")
+    assert not trial._is_expected(broken(path))
+    assert trial._is_expected(failed("Broken pipe")), "a worker that an earlier schedule has killed"
+    claim(trial.faults, 0)
+    assert trial._is_expected(broken(path))
+    assert not trial._is_expected(broken(path.with_name("fabric.json")))
+    assert not trial._is_expected(failed("a file is damaged"))
+    trial.damaged = None  # it is mended
+    assert not trial._is_expected(broken(path))
+
+
+def test_damaged_checksums_are_named_by_the_file_that_they_are_of() -> None:
+    damaged = Damaged(Path("run/offsets/.3.crc"), b"")
+    assert damaged.is_named_by(broken(Path("run/offsets/3")))
+    assert not damaged.is_named_by(broken(Path("run/commits/3")))
+    assert not damaged.is_named_by(failed("run/offsets/3"))
 
 
 @pytest.mark.long
@@ -223,10 +291,10 @@ def test_the_report_counts_per_cell_and_says_how_to_run_a_schedule_again() -> No
     report.add(outcome(good))
     report.add(outcome(good, recovery_s=2.0))
     report.add(outcome(bad, sinks={"table": chaos.Difference(doubled=5)}))
-    report.add(outcome(bad, trouble="it hangs"))
+    report.add(outcome(bad, trouble="it hangs", unfired=("lose-commit at committed 1",)))
     told = report.to_json()
-    assert {key: told[key] for key in ("schedules", "events", "lost", "doubled", "wrong")} == {
-        "schedules": 4, "events": 400, "lost": 0, "doubled": 5, "wrong": 1,
+    assert {key: told[key] for key in ("schedules", "fired", "events", "lost", "doubled", "wrong")} == {
+        "schedules": 4, "fired": 3, "events": 400, "lost": 0, "doubled": 5, "wrong": 1,
     }  # fmt: skip
     assert [(cell["scenario"], cell["schedules"], cell["worst_recovery_s"]) for cell in told["cells"]] == [
         ("commit-lost", 2, 0.5),
@@ -234,6 +302,20 @@ def test_the_report_counts_per_cell_and_says_how_to_run_a_schedule_again() -> No
     ]
     assert "--scenario commit-lost --check join --seed 4" in told["red"][0]["replay"]
     assert "2 RED" in report.table()
+
+
+def test_the_report_names_schedules_in_which_no_fault_happened() -> None:
+    report = chaos.Report()
+    lost = chaos.Schedule(SCENARIOS["commit-lost"], FAMILIES["join"], 4)
+    twice = chaos.Schedule(SCENARIOS["cluster-worker-killed"], FAMILIES["keyed"], 4)
+    report.add(outcome(chaos.Schedule(SCENARIOS["no-fault"], FAMILIES["keyed"], 0)))
+    report.add(outcome(twice, unfired=tuple(map(str, twice.faults[1:]))))
+    assert report.to_json()["idle"] == []
+    report.add(outcome(lost, unfired=tuple(map(str, lost.faults))))
+    assert report.to_json()["idle"] == [f"penstock chaos {lost}"]
+    assert f"no fault happened: penstock chaos {lost}" in report.table()
+    assert report.total.fired == 1
+    assert not report.red
 
 
 def test_a_choice_without_any_schedule_is_refused() -> None:

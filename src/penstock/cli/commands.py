@@ -14,7 +14,7 @@ from penstock.cli.finding import Run
 from penstock.cli.net import app as net_app
 from penstock.cli.options import parse_settings, parse_time
 from penstock.cli.savepoint import app as savepoint_app
-from penstock.cli.savepoint import drop_state, rescale, restore_for_run
+from penstock.cli.savepoint import drop_state, require_partitions, rescale, restore_for_run
 from penstock.errors import PenstockError
 
 T = TypeVar("T")
@@ -154,6 +154,7 @@ def run(
     place = directory or Path(".penstock") / app.topology.name
     if savepoint is not None:
         restore_for_run(savepoint, place, partitions=partitions, master=master)
+    require_partitions(place, partitions)
     if ignore_state:
         drop_state(place, ignore_state)
     run_topology(

@@ -134,7 +134,8 @@ def restore_into(savepoint: Path, into: Path, *, partitions: int | None, master:
         typer.echo(f"{into} was restored from this savepoint and goes on")
         return
     bring_back(opened, into, prepare=spread)
-    typer.echo(f"{into}: restored, {_summary(opened)}")
+    spread_over = f"; now {partitions} state partitions" if partitions is not None else ""
+    typer.echo(f"{into}: restored, {_summary(opened)}{spread_over}")
     for sink, held in later_epochs(opened).items():
         typer.echo(
             f"warning: sink '{sink}': {held} of the run that was saved; the restored run writes them again, "
@@ -152,6 +153,17 @@ def restore_for_run(savepoint: Path, into: Path, *, partitions: int | None, mast
     command = [sys.executable, "-m", "penstock.cli", "savepoint", "restore", str(savepoint), *options]
     if code := subprocess.run(command, check=False).returncode:
         raise typer.Exit(code)
+
+
+def require_partitions(directory: Path, partitions: int | None) -> None:
+    """Refuse another number of state partitions than a run has: it would not be heeded."""
+    from penstock.control.run_directory import RunDirectory
+
+    shape = RunDirectory(directory).fabric() if partitions is not None else None
+    if shape is not None and shape["partitions"] != partitions:
+        had = f"the run in {directory} has {shape['partitions']}"
+        step = f"leave the option out, or change them: penstock rescale {directory} --partitions {partitions}"
+        raise typer.BadParameter(f"{had}; {step}", param_hint="--partitions")
 
 
 def drop_state(directory: Path, nodes: list[str]) -> None:

@@ -67,6 +67,11 @@ class Delta(Sink):
         self._check_partitions(context)
         return DeltaWriter(Path(self.path), self.partition_by, context)
 
+    @property
+    def place(self) -> Path:
+        """What a committed epoch leaves."""
+        return Path(self.path, "_delta_log")
+
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
         """Name the writers' files in one transaction, unless the table already has this epoch."""
         files = [file for message in messages for file in message]

@@ -88,6 +88,10 @@ class FileIndex:
         sizes, times = self._numbers["size"], self._numbers["mtime_ns"]
         return number >= 0 and sizes[number] == size and times[number] == mtime_ns
 
+    def touched(self, path: str, mtime_ns: int) -> None:
+        """A file has another time and is the same all the same. Not written down: it is found again."""
+        self._numbers["mtime_ns"][self._latest[path]] = mtime_ns
+
     def bytes_from(self, number: int) -> int:
         """The bytes of all files from a number on."""
         sizes = self._numbers["size"]

@@ -5,14 +5,31 @@ from __future__ import annotations
 import os
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from penstock.connect.file_index import Kind
 from penstock.connect.file_scan import mark_of
 from penstock.errors import SourceUnavailable
 
+Missing = Literal["wait", "dead-letter"]
 POSITION_BITS = 40
 _MOST = (1 << POSITION_BITS) - 1
+
+
+def require_there(path: str, missing: Missing) -> None:
+    """Raise SourceUnavailable if a file that was taken is away: its disk may be, and come back.
+
+    With ``missing="dead-letter"`` files may go, but not their folder.
+    """
+    folder, step = Path(path).parent, "the epoch is repeated once it is back"
+    if not folder.exists():
+        what, where = "the folder is gone", str(folder)
+    elif missing == "wait" and not Path(path).exists():
+        what, where = "a file that was found here is gone before it was read", path
+        step += "; if files may go unread, make the source with missing='dead-letter' and run again"
+    else:
+        return
+    raise SourceUnavailable(source="files", what=what, where=where, next_step=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +52,7 @@ class Piece:
         """A position over the source's whole life, from one inside of the file."""
         return self.number << POSITION_BITS | min(position, _MOST)
 
-    def fault(self) -> str | None:
+    def fault(self, missing: Missing) -> str | None:
         """Why the file is not to be read, if it is not the one that was taken."""
         if self.kind == "changed":
             return (
@@ -44,15 +61,10 @@ class Piece:
         try:
             now = os.stat(self.path)  # noqa: PTH116
         except FileNotFoundError:
-            if not Path(self.path).parent.exists():
-                step = "mount or restore it and run again: the epoch is repeated"
-                where = str(Path(self.path).parent)
-                raise SourceUnavailable(
-                    source="files", what="the folder is gone", where=where, next_step=step
-                ) from None
-            return "the file was deleted before it was read"
+            require_there(self.path, missing)
+            return f"the file was deleted before it was read; it had {self.size} bytes"
         if (now.st_size, now.st_mtime_ns) == (self.size, self.mtime_ns):
             return None
-        if now.st_size > self.size and mark_of(self.path, self.size) == self.mark:
-            return None  # it grew: the part that was taken is still there, the growth is another entry
+        if now.st_size >= self.size and mark_of(self.path, self.size) == self.mark:
+            return None  # it was copied, or it grew: what was taken is still there, a growth is another entry
         return f"the file was replaced before it was read: it had {self.size} bytes and has {now.st_size} now"

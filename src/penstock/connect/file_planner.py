@@ -21,7 +21,7 @@ from penstock.connect.file_cuts import (
     share_out,
 )
 from penstock.connect.file_index import FileEntry, FileIndex
-from penstock.connect.file_pieces import Piece
+from penstock.connect.file_pieces import Piece, require_there
 from penstock.connect.file_scan import news, root_is_there, root_of
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
@@ -154,6 +154,7 @@ class FilesPlanner(SourcePlanner):
         """How much of a file fits; the position stays where it is when nothing does."""
         if entry.kind == "changed":
             return Cut(1, 1, 0)
+        require_there(self._path(entry), self._source.missing)
         if self._source.format == "parquet":
             return self._cut_parquet(number, entry, position, rows, most_bytes)
         if self._is_whole(entry):
@@ -198,6 +199,7 @@ class FilesPlanner(SourcePlanner):
         if number not in self._groups:
             if len(self._groups) > _MOST_FILES:
                 self._groups.clear()
+            require_there(self._path(entry), self._source.missing)
             try:
                 meta = pq.read_metadata(self._path(entry))
                 self._groups[number] = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]

@@ -54,7 +54,7 @@ def _joined(batches: list[Batch]) -> Batch:
 def _each_piece(source: Files, split: Split, reject: Reject) -> Iterator[Batch]:
     for values in split.body["pieces"]:
         piece = Piece(*values)
-        if fault := piece.fault():
+        if fault := piece.fault(source.missing):
             reject(BadRecord(piece.place(piece.start), Path(piece.path).name, b"", fault))
         elif source.format == "parquet":
             yield from _read_parquet(source.schema, piece, reject)

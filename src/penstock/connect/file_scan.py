@@ -67,15 +67,25 @@ def news(path: str, index: FileIndex) -> list[FileEntry]:
         if known is None:
             mark = mark_of(os.path.join(root, file.name), file.size)  # noqa: PTH118
             entries.append(FileEntry(file.name, file.size, file.mtime_ns, mark))
+        elif _is_same(known, file, root):
+            index.touched(file.name, file.mtime_ns)
         else:
             entries.append(FileEntry(file.name, file.size, file.mtime_ns, 0, "changed"))
     return entries
 
 
+def _is_same(known: FileEntry, file: Found, root: str) -> bool:
+    """Whether a file with another time was only touched, or copied from another machine."""
+    path = os.path.join(root, file.name)  # noqa: PTH118
+    is_like = known.kind == "taken" and known.size == file.size
+    return is_like and mark_of(path, file.size) == known.mark
+
+
 def mark_of(path: str, size: int) -> int:
     """A mark of the first ``size`` bytes, from both their ends; 0 if they cannot be read.
 
-    It tells a file that grew from one that was replaced; inode numbers do not, they are used again.
+    It tells a file that grew or was copied from one that was replaced; inode numbers do not, they are used
+    again, and times do not either.
     """
     try:
         with open(path, "rb", buffering=0) as file:

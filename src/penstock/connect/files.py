@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstock.connect.csv_options import Csv
 from penstock.connect.durations import microseconds
+from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
 from penstock.connect.source import Batch, Reject, Source, Split
 from penstock.errors import BadArgument
@@ -37,12 +38,16 @@ class Files(Source):
     Files are taken whole, in the order of (modification time, name), each exactly once. Names that
     begin with "." or "_" or end in ".tmp" or ".part" are being written and left alone, as are empty
     files: write under such a name and rename. If a taken file grows or is replaced, that is reported
-    as a bad record and never read again. Lines that cannot be parsed become bad records.
+    as a bad record and never read again; a copy, with the same size, beginning and end, is the same file.
+    Lines that cannot be parsed become bad records.
 
     ``format="text"`` gives one column "line"; ``"access-log"`` those of ``ACCESS_LOG``, or the ones that
     ``schema`` names (see ``AccessLogLines``). ``lateness`` is how far event times lag behind the
     greatest one seen. ``ends="drained"`` ends the source when all files have been read. A compressed
     file and one with line breaks between quotes are taken in one epoch, whatever the limits.
+
+    A file that is gone before it was read makes the source unavailable, so a run waits for it: its disk may
+    come back. With ``missing="dead-letter"`` it becomes one bad record, however much was in it.
     """
 
     path: str
@@ -53,6 +58,7 @@ class Files(Source):
     compression: Compression
     csv: Csv
     ends: Literal["never", "drained"]
+    missing: Missing
 
     def __init__(
         self,
@@ -65,6 +71,7 @@ class Files(Source):
         compression: Compression = "infer",
         csv: Csv | None = None,
         ends: Literal["never", "drained"] = "never",
+        missing: Missing = "wait",
     ) -> None:
         values = {
             "path": str(Path(path).absolute()),
@@ -75,6 +82,7 @@ class Files(Source):
             "compression": compression,
             "csv": csv or Csv(),
             "ends": ends,
+            "missing": missing,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -107,7 +115,11 @@ class Files(Source):
         return f"Files({shown_path(self.path)}, {self.format})"
 
     def _check(self) -> None:
-        for what, choices in (("compression", get_args(Compression)), ("ends", ("never", "drained"))):
+        for what, choices in (
+            ("compression", get_args(Compression)),
+            ("ends", ("never", "drained")),
+            ("missing", get_args(Missing)),
+        ):
             if getattr(self, what) not in choices:
                 raise _wrong(what, getattr(self, what), ", ".join(choices))
         if self.time is not None and self.time not in self.schema:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from penstock.connect.durations import microseconds
 from penstock.connect.json_lines import JsonLinesWriter
+from penstock.connect.sealed import read_sealed, write_sealed
 from penstock.connect.sink import Sink, SinkContext, file_name, write_atomically
 from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 
@@ -77,7 +78,7 @@ class Http(Sink):
         folder = _folder(context)
         if context.epoch > _newest(folder):
             self._send(context, self._body(context, messages))
-            write_atomically(folder / "newest", str(context.epoch).encode())
+            write_sealed(folder / "newest.json", {"epoch": context.epoch})
         (folder / _name(context)).unlink(missing_ok=True)
         for leftover in (folder / "pending").glob(f"{context.epoch:012d}-*"):
             leftover.unlink(missing_ok=True)
@@ -148,7 +149,8 @@ def _name(context: SinkContext) -> str:
 
 def _newest(folder: Path) -> int:
     """The newest epoch that was accepted; -1 if none was."""
+    step = "delete it: an epoch that was sent and not committed is then sent again, under the same keys"
     try:
-        return int((folder / "newest").read_bytes())
+        return int(read_sealed(folder / "newest.json", next_step=step)["epoch"])
     except FileNotFoundError:
         return -1

@@ -40,6 +40,11 @@ class JsonLines(Sink):
         """Begin a pending part."""
         return JsonLinesWriter(self._pending(context), context)
 
+    @property
+    def place(self) -> Path:
+        """What a committed epoch leaves."""
+        return Path(self.path, "_committed")
+
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
         """Put the parts together, in the order of ``messages``, unless that has been done."""
         pending, taken = self._pending(context), self._taken(context)
@@ -50,6 +55,11 @@ class JsonLines(Sink):
             write_atomically(taken, b"")
         for leftover in pending.glob(f"{context.epoch:012d}-*"):
             leftover.unlink(missing_ok=True)
+
+    def newest_epoch(self, context: SinkContext) -> int | None:
+        """The newest epoch of this run that has a file, or had one."""
+        taken = self._taken(context).parent.glob("[0-9]*")
+        return max((int(path.name) for path in taken), default=None)
 
     def describe(self) -> str:
         """One line for people."""

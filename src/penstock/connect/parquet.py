@@ -37,6 +37,11 @@ class ParquetFiles(Sink):
         """Begin pending files."""
         return ParquetWriter(Path(self.path), context)
 
+    @property
+    def place(self) -> Path:
+        """What a committed epoch leaves."""
+        return Path(self.path, "_committed")
+
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
         """Move the files to the top and name them in the epoch's manifest."""
         folder, manifest = Path(self.path), self._manifest(context)

@@ -70,6 +70,11 @@ class Sink(ABC):
         May run again for the same epoch after a crash at any moment and then changes nothing.
         """
 
+    @property
+    def place(self) -> Path | None:
+        """A file or folder that is there from the first committed epoch on; None if there is none."""
+        return None
+
     def newest_epoch(self, context: SinkContext) -> int | None:
         """The newest epoch that the sink holds of this run; None if it has none or cannot tell."""
         return None

@@ -27,6 +27,14 @@ def last_planned(checkpoint: Path) -> int | None:
     return max(_numbers(checkpoint / "offsets"), default=None)
 
 
+def next_epoch(checkpoint: Path) -> int:
+    """What a run that starts now begins with: an epoch that was begun and not done, or a new one."""
+    begun = last_planned(checkpoint)
+    if begun is None:
+        return 0
+    return begun + 1 if begun == last_committed(checkpoint) else begun
+
+
 def belongs(name: str, epoch: int) -> bool:
     """Whether a file, by its place in the checkpoint, is part of what was there after an epoch.
 

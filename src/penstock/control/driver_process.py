@@ -17,6 +17,7 @@ import psutil
 from penstock.control.driving import DRIVER, GO, READY, Answer, Request
 
 _STOPPED_FOR_S = 5.0
+_LOOK_EVERY_S = 0.5
 
 
 class DriverProcess:
@@ -25,14 +26,20 @@ class DriverProcess:
     def __init__(self, request: Request, log: Path, *, spare: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-run-"))
         self._stopped_since: float | None = None
-        request.write(self._folder)
-        if not spare:
-            self.go()
+        self._was_ended = False
+        self._look_at = 0.0
+        try:
+            request.write(self._folder)
+            if not spare:
+                self.go()
+        except OSError:  # no room: it is tried again, and each attempt would leave a folder
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
         # In a group of its own: Ctrl-C in the terminal reaches the supervisor, which tells the driver.
         # Standard input is the supervisor's: what is piped in goes on with the next driver.
         with open(log, "ab") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", DRIVER, str(self._folder)],
+                [sys.executable, "-m", DRIVER, str(self._folder), str(os.getpid())],
                 stdout=file,
                 stderr=file,
                 start_new_session=True,
@@ -57,10 +64,15 @@ class DriverProcess:
             self._process.terminate()
 
     def code(self) -> int | None:
-        """The exit code, None while it runs. One that was stopped (SIGSTOP) for some seconds is ended."""
+        """The exit code, None while it runs. If it or its JVM was stopped (SIGSTOP) for long, it is ended."""
         if self._process.poll() is None and self._stopped_too_long():
+            self._was_ended = True
             self.kill()
         return self._process.poll()
+
+    def ended_how(self, code: int) -> str:
+        """Its end in words."""
+        return "had been stopped for long, and was ended" if self._was_ended else ended_how(code)
 
     def answer(self) -> Answer | None:
         """What it said at its end; nothing if it died."""
@@ -78,11 +90,16 @@ class DriverProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _stopped_too_long(self) -> bool:
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._look_at = now + _LOOK_EVERY_S
         try:
-            stopped = psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+            driver = psutil.Process(self.pid)
+            statuses = [process.status() for process in (driver, *driver.children())]
         except psutil.NoSuchProcess:
             return False
-        now = time.monotonic()
+        stopped = psutil.STATUS_STOPPED in statuses
         self._stopped_since = (self._stopped_since or now) if stopped else None
         return self._stopped_since is not None and now - self._stopped_since > _STOPPED_FOR_S
 

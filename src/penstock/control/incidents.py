@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["death", "code", "away", "final"]
+from penstock.control.line_log import append_line
+
+Kind = Literal["death", "code", "away", "final", "handled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,10 @@ class Incident:
     epoch: int
     """The epoch that was not committed because of it."""
     kind: Kind
-    """A process died, the user's code failed, something is away for a while, or nothing can be done."""
+    """A process died, the user's code failed, something is away for a while, or nothing can be done.
+
+    What is handled did not end an epoch: a spare process, or an executor whose tasks Spark runs elsewhere.
+    """
     what: str
     action: str
 
@@ -29,11 +34,28 @@ class Incident:
 
 
 def add_incident(log: Path, incident: Incident) -> None:
-    """Append to the log, in one write and on disk before this returns."""
-    with open(log, "ab") as file:
-        file.write(incident.to_json().encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    """Append to the log; on disk before this returns."""
+    append_line(log, incident.to_json().encode(), durably=True)
+
+
+class IncidentLog:
+    """The log of a run, also while its disk is full: what cannot be written yet is kept until it can."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._kept: list[Incident] = []
+
+    def read(self) -> list[Incident]:
+        """All incidents, oldest first."""
+        return [*read_incidents(self._path), *self._kept]
+
+    def add(self, incident: Incident) -> None:
+        """Append an incident, and what was kept before it."""
+        self._kept.append(incident)
+        with suppress(OSError):
+            while self._kept:
+                add_incident(self._path, self._kept[0])
+                del self._kept[0]
 
 
 def read_incidents(log: Path) -> list[Incident]:
@@ -53,9 +75,10 @@ def read_incidents(log: Path) -> list[Incident]:
 
 def since_progress(incidents: Sequence[Incident]) -> list[Incident]:
     """The newest incidents that hit the same epoch: between them nothing was committed."""
-    epoch = incidents[-1].epoch if incidents else None
+    failures = [incident for incident in incidents if incident.kind != "handled"]
+    epoch = failures[-1].epoch if failures else None
     tail: list[Incident] = []
-    for incident in reversed(incidents):
+    for incident in reversed(failures):
         if incident.epoch != epoch:
             break
         tail.insert(0, incident)

@@ -1,30 +1,47 @@
-"""An epoch in which the user's code failed, and the version that mends it."""
+"""An epoch in which the user's code, a source or a sink failed, and the version that mends it."""
 
 from __future__ import annotations
 
 from penstock.control.changes import ChangePlan
 from penstock.control.checkpoint import last_committed, last_planned, plan_again, read_offset
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import PenstockError, UserCodeError
+from penstock.errors import PenstockError, SinkRefused, SinkUnavailable, SourceUnavailable, UserCodeError
+from penstock.plan.program import Program
+from penstock.topology.describe import diff
 
 
 def note_failure(directory: RunDirectory, error: PenstockError) -> None:
-    """Remember an epoch that the user's code has failed."""
+    """Remember an epoch that the user's code, a source or a sink has failed."""
     begun = last_planned(directory.checkpoint)
-    if isinstance(error, UserCodeError) and begun is not None:
-        directory.note_failed(begun)
+    if begun is None:
+        return
+    if isinstance(error, UserCodeError | SourceUnavailable):
+        directory.note_failed(begun, "code")
+    elif isinstance(error, SinkRefused | SinkUnavailable):
+        directory.note_failed(begun, "sink")
 
 
 def let_mended_code_run(directory: RunDirectory, change: ChangePlan) -> None:
     """Run the epoch that failed under a changed version, which would otherwise fail it again.
 
     An epoch that is repeated runs the version it ran before, since some of its results may be out already.
-    This one has none: sinks commit when all of an epoch's code has run. Its input stays the same, so the
-    sources must.
+    If code or a source failed, none are: sinks commit when all of an epoch's code has run. If a sink did,
+    others may have theirs, so all that makes results must stay as it was. The input stays the same in either
+    case, so the sources must.
     """
     begun, done = last_planned(directory.checkpoint), last_committed(directory.checkpoint)
-    if begun is None or begun == done or begun != directory.read_failed():
+    failed = directory.read_failed()
+    if begun is None or begun == done or failed is None or failed[0] != begun:
         return
     planned = directory.load(int(read_offset(directory.checkpoint, begun)["version"]))
-    if planned.sources.keys() == change.program.sources.keys():
+    if planned.sources.keys() != change.program.sources.keys():
+        return
+    if failed[1] == "code" or _makes_the_same(planned, change.program):
         plan_again(directory.checkpoint, begun, change.version)
+
+
+def _makes_the_same(planned: Program, mended: Program) -> bool:
+    """Whether all but the sinks is as it was."""
+    difference = diff(planned.graph, mended.graph)
+    changed = {*difference.added, *difference.removed, *dict(difference.changed)}
+    return changed <= {*planned.sinks, *mended.sinks}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from penstock.connect.sealed import read_sealed, write_sealed
 from penstock.control.run_directory import RunDirectory
-from penstock.control.sealed import read_sealed, write_sealed
 from penstock.control.way_back import way_back
 
 

@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from penstock.control.incidents import Incident, Kind, since_progress
 from penstock.errors import (
@@ -31,7 +32,9 @@ _FINAL = (
     TopologyError,
 )
 _AWAY = (SinkUnavailable, SourceUnavailable)
-_FULL = os.strerror(errno.ENOSPC)
+_FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+_LONGEST_TRY_S = 120.0
+"""More than this between two incidents is not time that passed, but a clock that was set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +66,30 @@ class Decision:
         return self.why if self.wait_s is None else f"{self.why}; starting again in {self.wait_s:.1f} s"
 
 
+def is_full(text: str) -> bool:
+    """Whether a message speaks of a disk without room."""
+    return any(words in text for words in _FULL)
+
+
 def kind_of(error: BaseException) -> Kind:
     """What sort of failure an exception stands for."""
     if isinstance(error, _FINAL):
         return "final"
-    if isinstance(error, _AWAY) or _FULL in str(error):
+    if isinstance(error, _AWAY) or is_full(str(error)):
         return "away"
     return "code" if isinstance(error, UserCodeError) else "death"
 
 
 def decide(policy: RestartPolicy, before: Sequence[Incident], newest: Incident) -> Decision:
     """What to do about the newest incident, given those before it."""
-    row = since_progress([*before, newest])
+    row = [incident for incident in since_progress([*before, newest]) if incident.kind == newest.kind]
     tried = len(row)
     wait = min(policy.longest_wait_s, policy.first_wait_s * 2 ** (tried - 1))
     if newest.kind == "final":
         return Decision(None, "it cannot go on")
     if newest.kind == "away":
-        away_s = (newest.at_ns - row[0].at_ns) / 1e9
+        gaps = ((later.at_ns - earlier.at_ns) / 1e9 for earlier, later in pairwise(row))
+        away_s = sum(min(max(0.0, gap), _LONGEST_TRY_S) for gap in gaps)
         patience_s = policy.patience_s if newest.epoch > 0 else policy.first_patience_s
         if away_s > patience_s:
             return Decision(None, f"it was away for {away_s:.0f} s, longer than is waited for")

@@ -15,13 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import cloudpickle
 
+from penstock.connect.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
 from penstock.connect.sink import write_atomically
+from penstock.control.line_log import append_line
 from penstock.control.progress import Progress
-from penstock.control.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
 from penstock.control.shipping import dumps, loads
 from penstock.control.upgrading import seal_if_older
 from penstock.control.way_back import way_back
@@ -32,6 +33,7 @@ from penstock.topology.codec import to_json
 FORMAT = 2
 PROGRESS_BYTES = 16 << 20
 _LOCK_PATIENCE_S = 0.5
+Failed = Literal["code", "sink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,9 @@ class RunDirectory:
         return self.path / "handover"
 
     @property
-    def hold(self) -> Path:
-        """While this file is there, no new epoch begins."""
-        return self.path / "hold"
+    def sink_places(self) -> Path:
+        """Where sinks have written (see ``control.sink_places``)."""
+        return self.path / "sink-places"
 
     @property
     def console_log(self) -> Path:
@@ -168,6 +170,15 @@ class RunDirectory:
         if newest != term:
             raise Fenced(directory=self.path, newest=newest, mine=term)
 
+    def hold(self, term: int) -> Path:
+        """While this file is there, the runner of the term begins no new epoch."""
+        return self.path / f"hold-{term:012d}"
+
+    def end_holds(self) -> None:
+        """Let epochs begin: those who wanted none have ended."""
+        for path in self.path.glob("hold-[0-9]*"):
+            path.unlink(missing_ok=True)
+
     def versions(self) -> list[int]:
         return sorted(int(path.stem) for path in (self.path / "versions").glob("*.program"))
 
@@ -216,10 +227,7 @@ class RunDirectory:
         """Add a line to the log; the older half of a long log is let go."""
         if self.progress_log.exists() and self.progress_log.stat().st_size > PROGRESS_BYTES:
             self.progress_log.replace(self.path / "progress.before.jsonl")
-        with open(self.progress_log, "a+b") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-            torn = file.read() not in (b"", b"\n")  # a crash left half a line: it must not spoil this one
-            file.write(b"\n" * torn + progress.to_json().encode() + b"\n")
+        append_line(self.progress_log, progress.to_json().encode())
 
     def last_progress(self) -> Progress | None:
         """The newest line of the log, without reading all of it."""
@@ -243,13 +251,22 @@ class RunDirectory:
         """The epoch that killed a worker, if one did."""
         return _read_number(self.path / "careful")
 
-    def note_failed(self, epoch: int) -> None:
-        """Remember that the user's code failed in this epoch: mended code may run it."""
-        write_atomically(self.path / "failed", str(epoch).encode())
+    def note_failed(self, epoch: int, what: Failed) -> None:
+        """Remember that the user's code failed in this epoch, or a sink: a mended topology may run it."""
+        write_atomically(self.path / "failed", f"{epoch} {what}".encode())
 
-    def read_failed(self) -> int | None:
-        """The epoch in which the user's code failed last, if it ever did."""
-        return _read_number(self.path / "failed")
+    def read_failed(self) -> tuple[int, Failed] | None:
+        """The epoch that failed last, and what did, if it has not come to its commit since."""
+        try:
+            epoch, what = (self.path / "failed").read_text().split()
+            return int(epoch), "sink" if what == "sink" else "code"
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def forget_failures(self) -> None:
+        """An epoch has come to its commit: what failed before it did is over."""
+        for path in (self.path / "failed", self.failures / "last.pickle"):
+            path.unlink(missing_ok=True)
 
     def read_observed(self) -> dict[str, int]:
         """The greatest event time of each source in the committed epochs."""

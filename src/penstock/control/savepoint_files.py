@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.connect.sealed import DIGEST_BYTES, read_sealed, write_sealed
 from penstock.control.run_directory import RunDirectory
-from penstock.control.sealed import DIGEST_BYTES, read_sealed, write_sealed
 from penstock.control.way_back import MANIFEST
 from penstock.errors import RunDirectoryBroken, SavepointBroken
 

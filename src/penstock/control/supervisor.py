@@ -7,18 +7,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from penstock.control.driver_process import DriverProcess, ended_how
+from penstock.connect.sink import shown_path
+from penstock.control.checkpoint import next_epoch
+from penstock.control.driver_process import DriverProcess
 from penstock.control.driving import Request
-from penstock.control.incidents import Incident, add_incident, read_incidents
+from penstock.control.incidents import Incident, IncidentLog, Kind
 from penstock.control.progress import Progress
-from penstock.control.restarting import decide
+from penstock.control.restarting import decide, kind_of
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
-from penstock.errors import GaveUp, PenstockError
+from penstock.errors import GaveUp
 
 _POLL_S = 0.05
 SPARE_AFTER_EPOCHS = 3
 """A spare driver is started when the first one has settled: two at once would start twice as slowly."""
+SPARE_AGAIN_S = 60.0
+"""So long after one has died: what it lacked, memory perhaps, may be lacking still."""
 
 
 class SupervisedRun:
@@ -26,14 +30,16 @@ class SupervisedRun:
 
     def __init__(self, request: Request, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.run_directory = RunDirectory(request.directory)
-        self._told = len(read_incidents(self.run_directory.incidents))
+        self._incidents = IncidentLog(self.run_directory.incidents)
+        self._told = len(self._incidents.read())
         self.request = replace(request, old_incidents=self._told)
         self.driver: DriverProcess | None = None
         self.spare: DriverProcess | None = None
         self._clock = clock
         self._reader = RunReader(self.run_directory)
-        self._start_at = clock()
+        self._start_at = self._spare_at = clock()
         self._started_after = -1
+        self._term_before = self.run_directory.term()
         self._ending = False
 
     @property
@@ -50,7 +56,7 @@ class SupervisedRun:
 
     def console(self) -> list[str]:
         """Lines of console sinks and new incidents, since the last call."""
-        incidents = read_incidents(self.run_directory.incidents)
+        incidents = self._incidents.read()
         fresh, self._told = incidents[self._told :], len(incidents)
         lines = [f"incident at epoch {i.epoch}: {i.what}\n  → {i.action}" for i in fresh]
         return [*self._reader.console(), *lines]
@@ -107,34 +113,58 @@ class SupervisedRun:
             if answer.error is not None:
                 raise answer.error
             return True
-        self._settle(answer.error if answer else None, code)
+        if answer is not None and answer.error is not None:
+            self._settle(str(answer.error), kind_of(answer.error))
+        else:
+            self._settle(f"the driver process {driver.ended_how(code)} (see {self._shown_log})", "death")
         return False
 
     def _start_driver(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         self._started_after = self._epoch()
-        if self.spare is not None and self.spare.code() is None:
-            self.driver, self.spare = self.spare, None
-            self.driver.go()
-        else:
-            self.driver = DriverProcess(self.request, self._log)
+        try:
+            if self.spare is not None and self.spare.code() is None:
+                self.spare.go()
+                self.driver, self.spare = self.spare, None
+            else:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self.driver = DriverProcess(self._request_now(), self._log)
+        except OSError as error:
+            self._settle(f"the driver process could not be started ({error})", kind_of(error))
+
+    def _request_now(self) -> Request:
+        """What is asked of a driver. Once one has begun, none takes the run over from another runner."""
+        if self.run_directory.term() > self._term_before:
+            self.request = replace(self.request, options=replace(self.request.options, take_over=False))
+        return self.request
 
     def _keep_spare(self) -> None:
         if not self.request.standby or self._ending:
             return
-        if self.spare is not None and self.spare.code() is not None:
+        code = None if self.spare is None else self.spare.code()
+        if self.spare is not None and code is not None:
             self.spare.close()
+            how = self.spare.ended_how(code)
             self.spare = None
-        if self.spare is None and self._epoch() >= self._started_after + SPARE_AFTER_EPOCHS:
-            self.spare = DriverProcess(self.request, self._log, spare=True)
+            self._do_without_spare(f"the spare driver {how} (see {self._shown_log})")
+        settled = self._epoch() >= self._started_after + SPARE_AFTER_EPOCHS
+        if self.spare is None and settled and self._clock() >= self._spare_at:
+            try:
+                self.spare = DriverProcess(self._request_now(), self._log, spare=True)
+            except OSError as error:
+                self._do_without_spare(f"the spare driver could not be started ({error})")
 
-    def _settle(self, error: PenstockError | None, code: int) -> None:
+    def _do_without_spare(self, what: str) -> None:
+        self._spare_at = self._clock() + SPARE_AGAIN_S
+        action = f"the run goes on; another one is started in {SPARE_AGAIN_S:.0f} s"
+        epoch = next_epoch(self.run_directory.checkpoint)
+        self._incidents.add(Incident(time.time_ns(), epoch, "handled", what, action))
+
+    def _settle(self, what: str, kind: Kind) -> None:
         """Log the driver's end and set the time of the next start; raises if there is none."""
-        what = str(error) if error else f"the driver process {ended_how(code)} (see {self._log.name})"
-        incident = Incident(time.time_ns(), self._epoch() + 1, "death", what, "")
-        before = read_incidents(self.run_directory.incidents)[self.request.old_incidents :]
+        incident = Incident(time.time_ns(), next_epoch(self.run_directory.checkpoint), kind, what, "")
+        before = self._incidents.read()[self.request.old_incidents :]
         decision = decide(self.request.policy, before, incident)
-        add_incident(self.run_directory.incidents, replace(incident, action=decision.action))
+        self._incidents.add(replace(incident, action=decision.action))
         if decision.wait_s is None:
             raise GaveUp(
                 topology=self.request.topology.name, why=decision.why, cause=what, directory=self.directory
@@ -148,3 +178,7 @@ class SupervisedRun:
     @property
     def _log(self) -> Path:
         return self.directory / "driver.log"
+
+    @property
+    def _shown_log(self) -> str:
+        return shown_path(str(self._log))

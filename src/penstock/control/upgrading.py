@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from penstock.control.sealed import write_sealed
+from penstock.connect.sealed import write_sealed
 
 _BEFORE = {"format", "topology", "run_id"}
 

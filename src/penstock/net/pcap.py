@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from penstock.connect.durations import microseconds
+from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
 from penstock.connect.source import Batch, Reject, Source, Split
 from penstock.errors import BadArgument
@@ -43,7 +44,8 @@ class Pcap(Source):
     ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is
     taken in one epoch, whatever the limits. ``lateness`` is how far times lag behind the greatest one
     seen (in a plain file up to the end of the epoch that is planned); ``ends="drained"`` ends the source when
-    all files have been read and none has grown since.
+    all files have been read and none has grown since. ``missing`` is as for ``ps.Files``: with "dead-letter"
+    a ring of captures may drop files that were not read.
     """
 
     path: str
@@ -52,6 +54,7 @@ class Pcap(Source):
     tunnels: Tunnels
     lateness_us: int
     ends: Literal["never", "drained"]
+    missing: Missing
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Pcap(Source):
         tunnels: Tunnels = "inner",
         lateness: str | timedelta = "1s",
         ends: Literal["never", "drained"] = "never",
+        missing: Missing = "wait",
     ) -> None:
         chosen = c.COUNTS.names if rows == "counts" else tuple(c.DEFAULT if columns is None else columns)
         values = {
@@ -71,10 +75,16 @@ class Pcap(Source):
             "tunnels": tunnels,
             "lateness_us": microseconds(lateness, where="Pcap", what="lateness"),
             "ends": ends,
+            "missing": missing,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
-        choices = {"rows": get_args(Rows), "tunnels": get_args(Tunnels), "ends": ("never", "drained")}
+        choices = {
+            "rows": get_args(Rows),
+            "tunnels": get_args(Tunnels),
+            "ends": ("never", "drained"),
+            "missing": get_args(Missing),
+        }
         for what, allowed in choices.items():
             if values[what] not in allowed:
                 raise _wrong(what, values[what], ", ".join(allowed))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connect.file_cuts import Cut, ends_of_shares, share_out
 from penstock.connect.file_index import FileEntry
-from penstock.connect.file_pieces import Piece
+from penstock.connect.file_pieces import Piece, require_there
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
 from penstock.net.ahead import Ahead
@@ -123,6 +123,7 @@ class PcapPlanner(SourcePlanner):
         left = entry.size - position
         if entry.kind == "changed":
             return Cut(entry.size, 1, 0)
+        require_there(self.files.path(entry), self._source.missing)
         if self.files.is_compressed(entry):
             fits = is_first or ((most_bytes is None or left <= most_bytes) and rows is None)
             return Cut(entry.size if fits else position, 1, left)

@@ -45,7 +45,7 @@ def _joined(batches: list[Batch]) -> Iterator[Batch]:
 def _each_piece(source: Pcap, split: Split, reject: Reject) -> Iterator[Batch]:
     for values in split.body["pieces"]:
         piece = CapturePiece.from_json(values)
-        if fault := piece.piece.fault():
+        if fault := piece.piece.fault(source.missing):
             reject(BadRecord(piece.place, Path(piece.piece.path).name, b"", fault))
             continue
         try:

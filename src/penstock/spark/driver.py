@@ -1,4 +1,4 @@
-"""`python -m penstock.spark.driver FOLDER`: the process that runs a topology for its supervisor.
+"""`python -m penstock.spark.driver FOLDER PID`: the process that runs a topology for its supervisor.
 
 It starts the query again in the same JVM after failures that leave the JVM alive, which takes a second or two
 instead of twenty. What it cannot mend itself it leaves to the supervisor, by what it answers.
@@ -20,18 +20,30 @@ from types import FrameType
 import psutil
 
 from penstock.connect.sink import write_atomically
+from penstock.control.checkpoint import next_epoch
 from penstock.control.driving import GO, READY, Answer, Request
-from penstock.control.incidents import Incident, add_incident, read_incidents
+from penstock.control.incidents import Incident, IncidentLog
 from penstock.control.restarting import decide, kind_of
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import GaveUp, PenstockError, SparkGone
+from penstock.errors import (
+    Fenced,
+    GaveUp,
+    PenstockError,
+    RunDirectoryInUse,
+    RunDirectoryMismatch,
+    SparkGone,
+)
 from penstock.spark.newcomers import Newcomers
 from penstock.spark.runner import Handle, start
+from penstock.spark.session import spark_is_gone
 from penstock.spark.warm_up import warm_up
 
 _LOOK_EVERY_S = 0.2
 _STOPPED_FOR_S = 5.0
 _PR_SET_PDEATHSIG = 1
+_MOST_WORDS = 2000
+_NOT_OURS = (Fenced, RunDirectoryInUse, RunDirectoryMismatch)
+"""After these the directory is another runner's, and so is its log."""
 
 
 @dataclass
@@ -40,7 +52,11 @@ class Driver:
 
     request: Request
     _ending: bool = False
+    _incidents: IncidentLog = field(init=False)
     _stopped_since: dict[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._incidents = IncidentLog(self._directory.incidents)
 
     def end(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """The supervisor's wish: end at the next epoch boundary.
@@ -72,11 +88,13 @@ class Driver:
             except SparkGone as error:
                 return Answer(error=error, again=True)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is logged and decided about
+                if spark_is_gone():
+                    return Answer(error=self._without_spark(error), again=True)
                 if answer := self._settle(error):
                     return answer
 
     def _watch(self, handle: Handle) -> None:
-        newcomers = Newcomers(handle, self.request.options)
+        newcomers = Newcomers(handle, self.request.options, self._incidents)
         try:
             while not handle.poll(_LOOK_EVERY_S):
                 if self._ending:
@@ -94,6 +112,10 @@ class Driver:
             time.sleep(min(_LOOK_EVERY_S / 4, seconds))
         return self._ending
 
+    def _tell_handled(self, what: str) -> None:
+        epoch = next_epoch(self._directory.checkpoint)
+        self._incidents.add(Incident(time.time_ns(), epoch, "handled", what, "it was ended"))
+
     def _tell_change(self, handle: Handle) -> None:
         if handle.adopted and handle.adopted.version > 1:
             with open(self._directory.console_log, "a") as file:
@@ -101,21 +123,26 @@ class Driver:
 
     def _settle(self, error: Exception) -> Answer | None:
         """Log the failure and wait before the next attempt; an answer if there is none."""
-        directory = self._directory
-        last = directory.last_progress()
-        incident = Incident(time.time_ns(), last.epoch + 1 if last else 0, kind_of(error), str(error), "")
-        before = read_incidents(directory.incidents)[self.request.old_incidents :]
+        epoch = next_epoch(self._directory.checkpoint)
+        incident = Incident(time.time_ns(), epoch, kind_of(error), str(error), "")
+        before = self._incidents.read()[self.request.old_incidents :]
         decision = decide(self.request.policy, before, incident)
-        if incident.kind != "final":  # the directory may be another runner's
-            add_incident(directory.incidents, replace(incident, action=decision.action))
+        if not isinstance(error, _NOT_OURS):
+            self._incidents.add(replace(incident, action=decision.action))
         if decision.wait_s is not None:
             return Answer() if self._ends_within(decision.wait_s) else None
         if isinstance(error, PenstockError) and incident.kind in ("final", "code"):
             return Answer(error=error)
         topology = self.request.topology.name
         return Answer(
-            error=GaveUp(topology=topology, why=decision.why, cause=error, directory=directory.path)
+            error=GaveUp(
+                topology=topology, why=decision.why, cause=str(error), directory=self.request.directory
+            )
         )
+
+    def _without_spark(self, error: Exception) -> SparkGone:
+        epoch = next_epoch(self._directory.checkpoint)
+        return SparkGone(topology=self.request.topology.name, epoch=epoch, reason=str(error)[:_MOST_WORDS])
 
     def _end_stopped_workers(self) -> None:
         """A Python worker that was stopped (SIGSTOP) would hold the epoch up for ever."""
@@ -126,6 +153,7 @@ class Driver:
                     stopped[process.pid] = self._stopped_since.get(process.pid, now)
                     if now - stopped[process.pid] > _STOPPED_FOR_S:
                         process.kill()
+                        self._tell_handled(f"process {process.pid}, a worker, had been stopped for long")
             except psutil.NoSuchProcess:
                 continue
         self._stopped_since = stopped
@@ -135,11 +163,11 @@ class Driver:
         return RunDirectory(self.request.directory)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, supervisor: int) -> None:
     """Serve the request in the folder and leave an answer there."""
     driver = Driver(Request.read(folder))
     signal.signal(signal.SIGTERM, driver.end)
-    _end_with_parent()
+    _end_with(supervisor, driver)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which tells us
     answer = driver.run() if driver.wait_for_turn(folder) else Answer()
     write_atomically(folder / "answer.pickle", pickle.dumps(answer))
@@ -147,11 +175,13 @@ def main(folder: Path) -> None:
     os._exit(0)  # not sys.exit: that would wait for a Spark that may be gone
 
 
-def _end_with_parent() -> None:
+def _end_with(supervisor: int, driver: Driver) -> None:
     """Have SIGTERM sent should the supervisor be killed (Linux; elsewhere the run goes on alone)."""
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != supervisor:  # it was killed already
+        driver.end()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

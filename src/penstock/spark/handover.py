@@ -48,8 +48,8 @@ def pick_up(folder: Path, reference: bytes) -> pa.Buffer:
         ) from None
 
 
-def clear(folder: Path, *, up_to: int) -> None:
-    """Drop the payloads of epochs that are committed."""
+def clear(folder: Path, *, up_to: int | None = None) -> None:
+    """Drop the payloads of epochs that are committed; without a number, those of all that were tried."""
     for path in folder.glob("[0-9]*"):
-        if int(path.name) <= up_to:
+        if up_to is None or int(path.name) <= up_to:
             shutil.rmtree(path, ignore_errors=True)

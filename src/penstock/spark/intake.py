@@ -27,7 +27,7 @@ from penstock.frames.frame import DDL
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
 from penstock.spark.reading import IntakePartition, IntakeTask, Share
-from penstock.spark.tasks import failures_recorded, spare_what_was_imported
+from penstock.spark.tasks import failures_recorded, known_by, spare_what_was_imported
 
 FORMAT = "penstock"
 SMALL_ROWS = 200_000
@@ -81,7 +81,7 @@ class IntakeReader(DataSourceStreamReader):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if self._directory.hold.exists():
+        if self._directory.hold(self._term).exists():
             return start
         with failures_recorded(self._directory):
             self._directory.require_term(self._term)
@@ -126,7 +126,8 @@ class IntakeReader(DataSourceStreamReader):
             begin = ends.get(name) or planner.initial()
             limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
             *asked, end = self._foreseen.pop(planner, (None, None, None))
-            ends[name] = end if end and asked == [begin, limit] else planner.latest(begin, limit)
+            with known_by(name):
+                ends[name] = end if end and asked == [begin, limit] else planner.latest(begin, limit)
         return ends
 
     def _cut(self, program: Program, starts: dict[str, Offset], ends: dict[str, Offset]) -> dict[str, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from pyspark.taskcontext import TaskContext
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory
+from penstock.control.sink_places import note_place, require_place
 from penstock.engine.counters import Counters
+from penstock.errors import SinkUnavailable
 from penstock.frames.frame import decode
 from penstock.operators.boundary import DEAD_LETTERS
 from penstock.plan.program import Program
@@ -79,7 +82,9 @@ class OutletTask:
         try:
             for row in self._in_order(batches):
                 self._take(row)
-            self.written.sinks = {name: writer.close() for name, writer in self._writers.items()}
+            for name, writer in self._writers.items():
+                with _may_be_away(name):
+                    self.written.sinks[name] = writer.close()
         except BaseException:
             for writer in self._writers.values():
                 writer.abort()
@@ -101,13 +106,15 @@ class OutletTask:
             payload = payload_of(row["kind"], row["payload"], self.directory.handover)
             rows = decode(payload, schema)
             self.written.letters += rows.height if row["node"] == LETTERS else 0
-            self._writer(row, schema).write(rows)
+            with _may_be_away(row["node"]):
+                self._writer(row, schema).write(rows)
 
     def _writer(self, row: dict[str, Any], schema: Schema) -> SinkWriter:
         name = row["node"]
         if name not in self._writers:
             sink = sink_of(self.directory, self.directory.load(row["version"]), name)
             context = SinkContext(name, row["epoch"], self.run_id, self.attempt, self.directory.path, schema)
+            _require_place(self.directory, name, sink)
             self._writers[name] = sink.open(context)
         return self._writers[name]
 
@@ -117,18 +124,39 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
     version = next((m.version for m in messages if m.version is not None), None)
     if version is None:
         return
+    directory.forget_failures()
     program = directory.load(version)
     letters = sum(m.letters for m in messages)
     for name in (*program.sinks, *([LETTERS] if letters else [])):
         sink = sink_of(directory, program, name)
         schema = sink_schema(program, name)
         context = SinkContext(name, epoch, run_id, "commit", directory.path, schema)
-        sink.commit(context, [m.sinks[name] for m in messages if name in m.sinks])
+        _require_place(directory, name, sink)
+        with _may_be_away(name):
+            sink.commit(context, [m.sinks[name] for m in messages if name in m.sinks])
+            note_place(directory, name, sink)
     counters = Counters.merged(text for m in messages for text in m.metrics)
     clock = next((m.clock for m in messages if m.clock is not None), None) or {}
     _remember_times(directory, counters)
     clear(directory.handover, up_to=epoch)
     directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
+
+
+@contextmanager
+def _may_be_away(sink: str) -> Iterator[None]:
+    """Call what the system says about a sink's place by its name: it is waited for, as for any sink."""
+    try:
+        yield
+    except OSError as error:
+        step = "the epoch is repeated for as long as the run has patience"
+        raise SinkUnavailable(
+            sink=sink, what=f"{type(error).__name__}: {error}", where="its place", next_step=step
+        ) from error
+
+
+def _require_place(directory: RunDirectory, name: str, sink: Sink) -> None:
+    if name != LETTERS:  # people may take dead letters away
+        require_place(directory, name, sink)
 
 
 def sink_of(directory: RunDirectory, program: Program, name: str) -> Sink:

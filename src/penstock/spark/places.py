@@ -7,23 +7,53 @@ A store that is noted for another executor is opened there in the next epoch, fr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyspark import SparkContext
 
-from penstock.spark.runner import Handle
+from penstock.spark.runner import SPARK_IS_GONE, Handle
+
+_WAIT = "spark.locality.wait.process"
 
 
 def executors() -> dict[str, str]:
     """The executors that Spark has now, and the host of each; the driver is none."""
-    found = SparkContext.getOrCreate()._jsc.sc().statusStore().executorList(True)
-    summaries = [found.apply(i) for i in range(found.size())]
-    return {s.id(): s.hostPort().rpartition(":")[0] for s in summaries if s.id() != "driver"}
+    return {summary.id(): summary.hostPort().rpartition(":")[0] for summary in _summaries()}
+
+
+def that_have_worked() -> frozenset[str]:
+    """The executors that have ended a task."""
+    return frozenset(summary.id() for summary in _summaries() if summary.completedTasks())
+
+
+def places(handle: Handle) -> frozenset[str]:
+    """The executors that have state of a run."""
+    coordinator = _coordinator(handle)
+    return frozenset(
+        _executor_of(coordinator, store) for stores in _stores(handle) for store in stores.values()
+    )
 
 
 def forget_places(handle: Handle) -> None:
     """Let the tasks of the next epoch go to whatever executors are free."""
     _coordinator(handle).deactivateInstances(handle.query._jsq.runId())
+
+
+@contextmanager
+def waiting_for_places(wait: str) -> Iterator[None]:
+    """Let a task wait so long for the executor that has its state, before it goes to another that is free.
+
+    Spark reads this setting again for the tasks of each stage.
+    """
+    settings = SparkContext.getOrCreate()._jsc.sc().conf()
+    usual = settings.get(_WAIT, settings.get("spark.locality.wait"))
+    settings.set(_WAIT, wait)
+    try:
+        yield
+    finally:
+        with suppress(*SPARK_IS_GONE):
+            settings.set(_WAIT, usual)
 
 
 def give_shares(handle: Handle) -> bool:
@@ -35,8 +65,8 @@ def give_shares(handle: Handle) -> bool:
     none = _jvm().PythonUtils.toSeq([])
     has_moved = False
     for stores in _stores(handle):
-        places = {number: _executor_of(coordinator, store) for number, store in stores.items()}
-        for number, name in fair_moves(places, sorted(hosts)).items():
+        had = {number: _executor_of(coordinator, store) for number, store in stores.items()}
+        for number, name in fair_moves(had, sorted(hosts)).items():
             coordinator.reportActiveInstance(stores[number], hosts[name], name, none)
             has_moved = True
     return has_moved
@@ -60,6 +90,12 @@ def fair_moves(places: Mapping[int, str], names: list[str]) -> dict[int, str]:
             had[name].append(richest.pop())
             moves[had[name][-1]] = name
     return moves
+
+
+def _summaries() -> list[Any]:
+    found = SparkContext.getOrCreate()._jsc.sc().statusStore().executorList(True)
+    summaries = [found.apply(i) for i in range(found.size())]
+    return [summary for summary in summaries if summary.id() != "driver"]
 
 
 def _jvm() -> Any:

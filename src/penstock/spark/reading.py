@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from penstock.connect.source import BadRecord, Split
+from penstock.connect.source import BadRecord, Batch, Split
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
@@ -19,7 +19,7 @@ from penstock.engine.outbox import Outbox
 from penstock.engine.punctuation import look_at_times
 from penstock.spark.read_ahead import Visit, room_of
 from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
-from penstock.spark.tasks import boundary_for, epoch_of_task, letters_frame
+from penstock.spark.tasks import boundary_for, epoch_of_task, known_by, letters_frame
 from penstock.topology.graph import OUT
 
 
@@ -120,7 +120,8 @@ class IntakeTask:
         def reject(bad: BadRecord) -> None:
             boundary.reject(piece.share.source, bad.position, bad.where, bad.raw, bad.reason)
 
-        for batch in source.read(Split(**json.loads(piece.share.split)), reject):
+        batches = source.read(Split(**json.loads(piece.share.split)), reject)
+        for batch in _by_name(batches, piece.share.source):
             flow = Flow(self._program, boundary, counters)
             if source.time is not None:
                 look_at_times(counters, piece.share.source, batch.rows[source.time], piece.share.promised)
@@ -135,3 +136,8 @@ class IntakeTask:
     def _stamper(self, epoch: int) -> Stamper:
         waiting = self._program.waiting_sinks(0)
         return Stamper(self._partition.version, epoch, self._directory.handover, waiting)
+
+
+def _by_name(batches: Iterator[Batch], source: str) -> Iterator[Batch]:
+    with known_by(source):
+        yield from batches

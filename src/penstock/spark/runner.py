@@ -14,17 +14,19 @@ from pyspark.errors import PySparkException
 
 from penstock.connect.source import END_OF_TIME
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
-from penstock.control.checkpoint import check, last_committed
+from penstock.control.checkpoint import check, last_committed, next_epoch
 from penstock.control.holding import clear_holds
 from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.progress import Progress
 from penstock.control.rescale_swap import finish_rescale
+from penstock.control.restarting import is_full
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
 from penstock.errors import SparkGone, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.spark.damage import damage_in
+from penstock.spark.handover import clear
 from penstock.spark.intake import FORMAT
 from penstock.spark.lowering import lay_fabric
 from penstock.spark.offset_log import read_offset
@@ -55,8 +57,9 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
         check(directory.path)
         fabric = _fabric(directory, program, options)
         change = _adopt(directory, program, fabric["hops"], options)
-        directory.hold.unlink(missing_ok=True)
+        directory.end_holds()
         directory.take_failure()
+        clear(directory.handover)
         for name, spec in change.program.sources.items():
             lock.enter_context(spec.source.attend(directory.planners / name))
         query = _query(change.program, directory, run_id, term, options, fabric)
@@ -171,7 +174,7 @@ class Handle:
         """End at an epoch boundary: the running epoch is finished, none begins."""
         with suppress(*SPARK_IS_GONE):  # then there is nothing to stop: the next run repeats the epoch
             if self.query.isActive:
-                self._directory.hold.touch()
+                self._directory.hold(self._term).touch()
                 while self.query.isActive and not self._is_idle():
                     time.sleep(_POLL_S)
                 self.query.stop()
@@ -236,15 +239,14 @@ class Handle:
         if recorded is not None:
             note_failure(self._directory, recorded)
             raise recorded
-        failure = self._failed(_first_words(str(error)))
-        self._directory.be_careful(
-            failure.parameters["epoch"]
-        )  # no code has owned up: a worker may have died
+        failure = self._failed(_no_room(error) or _first_words(str(error)))
+        with suppress(OSError):  # on a full disk the epoch is run again without care
+            self._directory.be_careful(failure.parameters["epoch"])  # no code owned up: a worker may be dead
         raise failure
 
     def _failed(self, reason: str, kind: type[StreamFailed] = StreamFailed) -> StreamFailed:
-        last = self.progress()
-        return kind(topology=self.topology.name, epoch=last.epoch + 1 if last else 0, reason=reason)
+        epoch = next_epoch(self._directory.checkpoint)
+        return kind(topology=self.topology.name, epoch=epoch, reason=reason)
 
     def _release(self) -> None:
         self._lock.close()
@@ -336,6 +338,16 @@ def _query(
 
 def _interval(every: dt.timedelta | None) -> str:
     return f"{int((every or dt.timedelta()).total_seconds() * 1000)} milliseconds"
+
+
+def _no_room(error: BaseException | None) -> str:
+    """The line about a full disk; when a state store meets it, only the cause of a cause has it."""
+    while error is not None:
+        for line in str(error).splitlines():
+            if is_full(line):
+                return line.strip()[:2000]
+        error = getattr(error, "_cause", None)
+    return ""
 
 
 def _first_words(text: str) -> str:

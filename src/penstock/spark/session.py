@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -170,6 +171,18 @@ def polars_keeps_memory(said: str) -> str:
     """
     users = said.removeprefix(_POLARS_SAYS).removeprefix(",").removeprefix(_KEEP_IN_POLARS).removeprefix(",")
     return f"{_KEEP_IN_POLARS},{users}" if users else _KEEP_IN_POLARS
+
+
+def spark_is_gone() -> bool:
+    """Whether this process had a JVM with Spark in it, and has it no longer."""
+    jvm, context = SparkContext._jvm, SparkContext._active_spark_context
+    if jvm is None:
+        return False
+    try:
+        jvm.System.nanoTime()
+        return context is not None and bool(context._jsc.sc().isStopped())
+    except (Py4JError, OSError):
+        return True
 
 
 def is_one_process(master: str) -> bool:

@@ -14,7 +14,7 @@ from pyspark.core.files import SparkFiles
 from pyspark.taskcontext import TaskContext
 
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import InternalError, PenstockError
+from penstock.errors import Fenced, InternalError, PenstockError, SourceUnavailable
 from penstock.frames.frame import Frame, encode
 from penstock.frames.types import to_polars
 from penstock.operators.boundary import DEAD_LETTERS, Boundary
@@ -33,10 +33,21 @@ def failures_recorded(directory: RunDirectory) -> Iterator[None]:
     """Leave a Penstock error where the runner finds it, and let it pass."""
     try:
         yield
+    except Fenced:  # the directory is another runner's, which would take it for its own failure
+        raise
     except PenstockError as error:
         directory.record_failure(error)
         raise
     spare_what_was_imported()
+
+
+@contextmanager
+def known_by(name: str) -> Iterator[None]:
+    """Let a source that is unavailable be told by the name that the topology has for it."""
+    try:
+        yield
+    except SourceUnavailable as error:
+        raise SourceUnavailable(**{**error.parameters, "source": name}) from error
 
 
 def spare_what_was_imported() -> None:

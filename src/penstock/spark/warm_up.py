@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from penstock.spark.runner import Handle
 
 _LOOK_EVERY_S = 0.2
+_EPOCHS = 5
+_ROWS_PER_EPOCH = 1_000
 
 
 def warm_up(
-    options: RunOptions, place: Path | None = None, meanwhile: Callable[[Handle], bool] | None = None
+    options: RunOptions, place: Path | None = None, until: Callable[[Handle], bool] | None = None
 ) -> None:
     """Open the session and run a few epochs in a place that is gone afterwards.
 
-    ``meanwhile`` is called now and then; it may end the warm-up by giving False.
+    With ``until``, which is asked now and then, run until it says that it is enough.
     """
     from penstock.spark.runner import start
 
@@ -31,16 +33,16 @@ def warm_up(
     shutil.rmtree(place / "run", ignore_errors=True)  # of a driver that was killed
     here = replace(options, directory=place / "run", until="finished", every=None, take_over=False)
     try:
-        with start(small_topology(place), here) as handle:
+        with start(small_topology(place, epochs=None if until else _EPOCHS), here) as handle:
             while not handle.poll(_LOOK_EVERY_S):
-                if meanwhile is not None and not meanwhile(handle):
+                if until is not None and until(handle):
                     return
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def small_topology(place: Path) -> Topology:
-    """A source, a keyed node with state, a table."""
+def small_topology(place: Path, *, epochs: int | None) -> Topology:
+    """A source, a keyed node with state, a table; None: without an end."""
     import polars as pl
 
     from penstock.connect.delta import Delta
@@ -51,7 +53,8 @@ def small_topology(place: Path) -> Topology:
         return pl.DataFrame({"key": number % 100, "time": number.cast(pl.Datetime("us"))})
 
     top = Topology("warm-up")
-    source = Generator(events, schema={"key": int, "time": "timestamp"}, rows=5_000)
-    stream = top.source("events", source, rows_per_epoch=1_000)
+    rows = None if epochs is None else epochs * _ROWS_PER_EPOCH
+    source = Generator(events, schema={"key": int, "time": "timestamp"}, rows=rows)
+    stream = top.source("events", source, rows_per_epoch=_ROWS_PER_EPOCH)
     stream.dedupe("first", "key", within="1ms", parallelism=4).sink("table", Delta(str(place / "out")))
     return top

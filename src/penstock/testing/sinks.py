@@ -35,6 +35,7 @@ def check_sink(make: MakeSink, read: ReadSink, scratch: Path) -> None:
         _shows_nothing_of_an_aborted_writer,
         _takes_epochs_without_rows,
         _tells_runs_apart,
+        _tells_its_newest_epoch_if_it_can,
     ):
         folder = scratch / check.__name__.strip("_")
         folder.mkdir(parents=True)
@@ -139,6 +140,14 @@ def _takes_epochs_without_rows(harness: Harness) -> None:
     harness.epoch(2, [rows(0, 1)], [])
     harness.epoch(3)
     assert harness.seen() == _of(0)
+
+
+def _tells_its_newest_epoch_if_it_can(harness: Harness) -> None:
+    assert harness.sink.newest_epoch(harness.context(0)) is None, "there is none yet"
+    for number in (0, 1):
+        harness.epoch(number, [rows(number, 1)])
+        newest = harness.sink.newest_epoch(harness.context(0))
+        assert newest in (None, number), "the newest epoch that it holds, or None"
 
 
 def _tells_runs_apart(harness: Harness) -> None:

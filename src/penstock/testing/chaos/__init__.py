@@ -10,6 +10,7 @@ assert not report.red
 
 from penstock.testing.chaos.checks import Check
 from penstock.testing.chaos.cluster import StandaloneCluster
+from penstock.testing.chaos.endings import Ending
 from penstock.testing.chaos.families import FAMILIES
 from penstock.testing.chaos.faults import Fault
 from penstock.testing.chaos.matrix import run_matrix
@@ -24,6 +25,7 @@ __all__ = [
     "SCENARIOS",
     "Check",
     "Difference",
+    "Ending",
     "Fault",
     "Outcome",
     "Report",

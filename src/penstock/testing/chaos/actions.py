@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from penstock.testing.chaos.disk import fill
 from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.faults import Fault
 from penstock.testing.chaos.places import MASTER, Running
-from penstock.testing.chaos.processes import python_workers, signal_group, strike, wake
+from penstock.testing.chaos.processes import jvms, python_workers, signal_group, strike, wake
 from penstock.testing.chaos.restored import continues_wrongly
 from penstock.testing.chaos.watched import with_points
 from penstock.topology.stream import Topology
@@ -30,8 +29,12 @@ if TYPE_CHECKING:
     from penstock.testing.chaos.trial import Trial
 
 Action = Callable[["Trial", Running, Fault], bool]
-"""Does it; False if the run has ended by it and must be started again."""
+"""Does it; False if the run has ended by it and must be started again. May raise NobodyThere."""
 _REFUSED_WITHIN_S = 30.0
+
+
+class NobodyThere(Exception):
+    """There is no process to be hit, for the moment."""
 
 
 def end_query(trial: Trial, running: Running, fault: Fault) -> bool:
@@ -55,15 +58,21 @@ def damage_file(kind: Kind) -> Action:
 
 
 def kill_worker(trial: Trial, running: Running, fault: Fault) -> bool:
-    strike(python_workers(running.pid), signal.SIGKILL, trial.chance)
+    _hit(trial, python_workers(running.pid), signal.SIGKILL)
     return True
 
 
 def stop_worker(trial: Trial, running: Running, fault: Fault) -> bool:
-    victim = strike(python_workers(running.pid), signal.SIGSTOP, trial.chance)
-    if victim is not None:
-        trial.after(fault.seconds, partial(wake, victim.pid))
+    victim = _hit(trial, python_workers(running.pid), signal.SIGSTOP)
+    trial.after(fault.seconds, partial(wake, victim.pid))
     return True
+
+
+def _hit(trial: Trial, victims: list[psutil.Process], signal_: signal.Signals) -> psutil.Process:
+    victim = strike(victims, signal_, trial.chance)
+    if victim is None:
+        raise NobodyThere
+    return victim
 
 
 def change(trial: Trial, running: Running, fault: Fault) -> bool:
@@ -112,20 +121,29 @@ def fill_disk(trial: Trial, running: Running, fault: Fault) -> bool:
     return True
 
 
-def kill_driver(trial: Trial, running: Running, fault: Fault) -> bool:
-    """Only the Python process: its JVM goes on for a moment, beside the next runner."""
-    if running.pid == os.getpid():  # an earlier fault has brought the run here
-        return end_query(trial, running, fault)
-    with suppress(ProcessLookupError):  # it is being replaced just now
-        os.kill(running.pid, signal.SIGKILL)
-    return True
+def strike_driver(send: Callable[[int, signal.Signals], None], signal_: signal.Signals) -> Action:
+    """Only the Python process (its JVM goes on for a moment, beside the next runner), or its group."""
+
+    def act(trial: Trial, running: Running, fault: Fault) -> bool:
+        if running.pid == os.getpid():  # an earlier fault has brought the run here
+            return end_query(trial, running, fault)
+        try:
+            send(running.pid, signal_)
+        except ProcessLookupError:  # it is being replaced just now
+            raise NobodyThere from None
+        return True
+
+    return act
 
 
-def kill_group(trial: Trial, running: Running, fault: Fault) -> bool:
-    if running.pid == os.getpid():
-        return end_query(trial, running, fault)
-    signal_group(running.pid, signal.SIGKILL)
-    return True
+def strike_jvm(signal_: signal.Signals) -> Action:
+    """Only the JVM of a driver in another process."""
+
+    def act(trial: Trial, running: Running, fault: Fault) -> bool:
+        _hit(trial, jvms(running.pid), signal_)
+        return True
+
+    return act
 
 
 def take_over(trial: Trial, running: Running, fault: Fault) -> bool:
@@ -157,8 +175,8 @@ def strike_executor(signal_: signal.Signals) -> Action:
     def act(trial: Trial, running: Running, fault: Fault) -> bool:
         place: OnCluster = trial.place  # type: ignore[assignment]
         victims = [psutil.Process(pid) for pid in place.cluster.executors()]
-        victim = strike(victims, signal_, trial.chance)
-        if victim is not None and signal_ == signal.SIGSTOP:
+        victim = _hit(trial, victims, signal_)
+        if signal_ == signal.SIGSTOP:
             trial.after(fault.seconds, partial(wake, victim.pid))
         return True
 
@@ -178,8 +196,11 @@ ACTIONS: Mapping[str, Action] = {
     "savepoint": savepoint,
     "rescale": rescale_run,
     "fill-disk": fill_disk,
-    "kill-driver": kill_driver,
-    "kill-group": kill_group,
+    "kill-driver": strike_driver(os.kill, signal.SIGKILL),
+    "stop-driver": strike_driver(os.kill, signal.SIGSTOP),
+    "kill-group": strike_driver(os.killpg, signal.SIGKILL),
+    "kill-jvm": strike_jvm(signal.SIGKILL),
+    "stop-jvm": strike_jvm(signal.SIGSTOP),
     "take-over": take_over,
     "kill-executor": strike_executor(signal.SIGKILL),
     "stop-executor": strike_executor(signal.SIGSTOP),

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from penstock.control.spark_files import sidecar_of
+from penstock.errors import PenstockError
+
 Kind = Literal["tear", "flip", "double"]
 _LOGS = ("progress", "console", "incidents", "driver", "spark")
 """What only people read; a damaged line of it is passed over."""
@@ -23,6 +26,11 @@ class Damaged:
         """Put back what the file held, as an operator would from a copy."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(self.content)
+
+    def is_named_by(self, error: PenstockError) -> bool:
+        """Whether an error names the file; of checksums, the file that they are of."""
+        named = error.parameters.get("path")
+        return named is not None and self.path in (Path(named), sidecar_of(Path(named)))
 
 
 def damage(directory: Path, kind: Kind, source: random.Random) -> Damaged:

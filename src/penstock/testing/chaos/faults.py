@@ -6,6 +6,7 @@ points; the process that comes to a fault's point at its visit does the deed to 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-Deed = Literal["die", "freeze", "sleep", "hold", "jump", "do"]
+Deed = Literal["die", "freeze", "sleep", "hold", "jump", "fail", "do"]
 POINTS = {
     "planning": "before the end of an epoch is chosen",
     "after-offsets": "the epoch is in Spark's offset log, nothing of it has run",
@@ -41,7 +42,7 @@ class Fault:
     """At the so-many-th time that a process comes to the point; for COMMITTED, after so many epochs."""
     deed: Deed
     seconds: float = 0.0
-    """How long it sleeps or is frozen, or how far its clock jumps."""
+    """How long it sleeps, is frozen or fails, or how far its clock jumps."""
     action: str = ""
     """For ``do``: what the harness does from outside (see ``actions``)."""
 
@@ -62,7 +63,11 @@ def reach(folder: Path, point: str) -> None:
     visit = _visit(folder / f"{point}.visits")
     for number, values in enumerate(json.loads((folder / "faults.json").read_text())):
         fault = Fault(**values)
-        if fault.point == point and visit >= fault.visit and claim(folder, number):
+        if (
+            fault.point == point
+            and visit >= fault.visit
+            and (claim(folder, number) or _still_fails(folder, number, fault))
+        ):
             _do(folder, number, fault)
 
 
@@ -73,6 +78,11 @@ def claim(folder: Path, number: int) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+def disclaim(folder: Path, number: int) -> None:
+    """A fault that was claimed has not happened; it is due again."""
+    (folder / f"{number}.fired").unlink()
 
 
 def fired(folder: Path) -> dict[int, int]:
@@ -111,6 +121,13 @@ def _do(folder: Path, number: int, fault: Fault) -> None:
         _move_clock(int(fault.seconds * 1e9))
     elif fault.deed == "hold":
         _wait_while_there(folder / f"{number}.held")
+    elif fault.deed == "fail":
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def _still_fails(folder: Path, number: int, fault: Fault) -> bool:
+    """Whether what failed for the first one fails for those who come later, too."""
+    return fault.deed == "fail" and time.time_ns() < fired(folder)[number] + fault.seconds * 1e9
 
 
 def _move_clock(by_ns: int) -> None:

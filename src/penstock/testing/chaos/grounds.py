@@ -17,6 +17,7 @@ from penstock.topology.stream import Topology
 
 _NOBODY = 1 << 30
 """A process id that no process has."""
+_ON_SMALL_DISK = ("disk", "supervised-disk")
 
 
 class Grounds:
@@ -27,11 +28,16 @@ class Grounds:
         self._second: Second | None = None
         self._cluster: OnCluster | None = None
         self._disk: SmallDisk | None = None
-        self._places: dict[str, Place] = {"warm": self._warm, "disk": self._warm, "supervised": Supervised()}
+        self._places: dict[str, Place] = {
+            "warm": self._warm,
+            "disk": self._warm,
+            "supervised": Supervised(),
+            "supervised-disk": Supervised(),
+        }
 
     def lacks(self, scenario: Scenario) -> str:
         """Why a scenario cannot run on this machine; nothing if it can."""
-        return SmallDisk.lacking() if scenario.place == "disk" else ""
+        return SmallDisk.lacking() if scenario.place in _ON_SMALL_DISK else ""
 
     def place_for(self, scenario: Scenario) -> Place:
         """Where its schedules start."""
@@ -45,7 +51,7 @@ class Grounds:
 
     def folder_for(self, scenario: Scenario) -> Path | None:
         """Where its files go; None: among the temporary ones."""
-        if scenario.place != "disk":
+        if scenario.place not in _ON_SMALL_DISK:
             return None
         self._disk = self._disk or SmallDisk()
         return self._disk.path

@@ -25,6 +25,11 @@ def executors(root: int) -> list[psutil.Process]:
     return [p for p in _below(root) if _line(p, "CoarseGrainedExecutorBackend")]
 
 
+def jvms(root: int) -> list[psutil.Process]:
+    """JVMs of drivers below a process."""
+    return [p for p in _below(root) if _line(p, "SparkSubmit")]
+
+
 def strike(
     victims: list[psutil.Process], signal_: signal.Signals, source: random.Random
 ) -> psutil.Process | None:

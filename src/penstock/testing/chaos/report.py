@@ -8,12 +8,16 @@ from typing import Any
 
 from penstock.testing.chaos.trial import Outcome
 
+_FIGURES = ("schedules", "fired", "events", "lost", "doubled", "wrong", "worst recovery")
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """Sums over schedules."""
 
     schedules: int = 0
+    fired: int = 0
+    """Those in which a fault has happened."""
     events: int = 0
     lost: int = 0
     doubled: int = 0
@@ -23,11 +27,13 @@ class Tally:
     @classmethod
     def of(cls, outcome: Outcome) -> Tally:
         found = outcome.difference
-        return cls(1, outcome.events, found.lost, found.doubled, found.wrong, round(outcome.recovery_s, 2))
+        recovery_s = round(outcome.recovery_s, 2)
+        return cls(1, int(outcome.fired), outcome.events, found.lost, found.doubled, found.wrong, recovery_s)
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
             self.schedules + other.schedules,
+            self.fired + other.fired,
             self.events + other.events,
             self.lost + other.lost,
             self.doubled + other.doubled,
@@ -46,6 +52,8 @@ class Report:
 
     cells: dict[tuple[str, str], Tally] = field(default_factory=dict)
     red: list[Outcome] = field(default_factory=list)
+    idle: list[Outcome] = field(default_factory=list)
+    """Schedules with faults of which none has happened: they have shown nothing."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Scenarios that cannot run on this machine, and why."""
     seconds: float = 0.0
@@ -55,6 +63,8 @@ class Report:
         self.cells[cell] = self.cells.get(cell, Tally()) + Tally.of(outcome)
         if outcome.difference:
             self.red.append(outcome)
+        if outcome.schedule.faults and not outcome.fired:
+            self.idle.append(outcome)
 
     @property
     def total(self) -> Tally:
@@ -70,6 +80,7 @@ class Report:
                 for (scenario, check), tally in sorted(self.cells.items())
             ],
             "red": [_told(outcome) for outcome in self.red],
+            "idle": [_replay(outcome) for outcome in self.idle],
             "skipped": self.skipped,
         }
 
@@ -77,10 +88,11 @@ class Report:
         """Scenario × check: how many schedules ran, those gone wrong marked; the sums of each scenario."""
         scenarios = list(dict.fromkeys(scenario for scenario, _ in self.cells))
         checks = sorted({check for _, check in self.cells})
-        heads = ["scenario", *checks, "schedules", "events", "lost", "doubled", "wrong", "worst recovery"]
+        heads = ["scenario", *checks, *_FIGURES]
         rows = [self._row(scenario, checks) for scenario in scenarios]
         last = ["all", *(_shown(self._sum(check=check)) for check in checks), *_figures(self.total)]
         notes = [f"not run here: {name} ({why})" for name, why in self.skipped.items()]
+        notes += [f"no fault happened: {_replay(outcome)}" for outcome in self.idle]
         return "\n".join([*_aligned([heads, *rows, last]), *notes])
 
     def _row(self, scenario: str, checks: Sequence[str]) -> list[str]:
@@ -100,7 +112,7 @@ def _shown(tally: Tally | None) -> str:
 
 
 def _figures(tally: Tally) -> list[str]:
-    counts = [tally.schedules, tally.events, tally.lost, tally.doubled, tally.wrong]
+    counts = [tally.schedules, tally.fired, tally.events, tally.lost, tally.doubled, tally.wrong]
     return [*(f"{n:,}" for n in counts), f"{tally.worst_recovery_s:.1f} s"]
 
 
@@ -121,9 +133,13 @@ def _aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     ]
 
 
+def _replay(outcome: Outcome) -> str:
+    return f"penstock chaos {outcome.schedule}"
+
+
 def _told(outcome: Outcome) -> dict[str, Any]:
     return {
-        "replay": f"penstock chaos {outcome.schedule}",
+        "replay": _replay(outcome),
         "sinks": {name: asdict(found) for name, found in outcome.sinks.items() if found},
         "failures": list(outcome.failures),
         "trouble": outcome.trouble,

@@ -13,6 +13,7 @@ from penstock.spark.options import RunOptions
 from penstock.spark.rescaling import rescaled
 from penstock.testing.chaos.oracle import LoggedRun, Rows, compare_rows, replay
 from penstock.testing.chaos.places import MASTER, Warm
+from penstock.topology.stream import Topology
 
 if TYPE_CHECKING:
     from penstock.testing.chaos.trial import Trial
@@ -23,7 +24,7 @@ def continues_wrongly(trial: Trial, savepoint: Savepoint) -> str:
     if damaged := faults(savepoint):
         return f"the savepoint is damaged: {damaged}"
     folder = trial.data.with_name("restored")
-    topology = trial.schedule.check.build(_empty(folder / "data"))
+    topology = _with_the_same_input(trial, _empty(folder / "data"))
     options = RunOptions(master=MASTER, partitions=trial.chance.choice((1, 3, 4)))
     run = restore(savepoint, folder / "run", prepare=lambda fresh: rescaled(fresh, options))
     running = Warm().start(topology, run.path, trial.until)
@@ -36,6 +37,16 @@ def continues_wrongly(trial: Trial, savepoint: Savepoint) -> str:
     differences = compare_rows(topology, run, expected)
     shutil.rmtree(folder)
     return f"the restored run differs: {differences}" if any(differences.values()) else ""
+
+
+def _with_the_same_input(trial: Trial, folder: Path) -> Topology:
+    """The topology in another place, as on another machine: files are copies."""
+    check = trial.schedule.check
+    topology = check.build(folder)
+    for part in range(1, trial.fed + 1):
+        assert check.feed is not None
+        check.feed(folder, part)
+    return topology
 
 
 def _rows_after(trial: Trial, savepoint: Savepoint, run: RunDirectory) -> Rows:

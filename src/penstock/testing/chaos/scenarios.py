@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from penstock.testing.chaos.endings import DAMAGE, DEATH, DRIVER_DEATH, NO_ROOM, NOT_RESCALED, NOT_SAVED
 from penstock.testing.chaos.faults import COMMITTED, POINTS, Deed, Fault
 from penstock.testing.chaos.schedules import Draw, Scenario
 
@@ -113,6 +114,12 @@ def cluster_workers(chance: random.Random) -> Sequence[Fault]:
     return [Fault(chance.choice(points), chance.randint(1, 6), "die") for _ in range(3)]
 
 
+def sink_away(chance: random.Random) -> Sequence[Fault]:
+    """A sink fails with an I/O error for some seconds, for tasks or for commits."""
+    point = chance.choice(("in-write", "before-sink"))
+    return [Fault(point, chance.randint(1, 4), "fail", round(chance.uniform(5.0, 20.0), 1))]
+
+
 def nothing(chance: random.Random) -> Sequence[Fault]:
     """No fault: what the others are compared with."""
     return []
@@ -120,29 +127,65 @@ def nothing(chance: random.Random) -> Sequence[Fault]:
 
 SCENARIOS = (
     Scenario("no-fault", "a run without any fault", nothing, every=4),
-    *(Scenario(point, f"death when {about}", at_point(point)) for point, about in POINTS.items()),
+    *(
+        Scenario(point, f"death when {about}", at_point(point), may_end=(DEATH,))
+        for point, about in POINTS.items()
+    ),
     Scenario("driver-ends", "the driver ends between two steps", from_outside("end-query")),
     Scenario("commit-lost", "the last entry of the commit log is lost", from_outside("lose-commit")),
-    Scenario("worker-killed", "SIGKILL of a Python worker, at any moment", from_outside("kill-worker")),
-    Scenario("worker-stopped", "SIGSTOP of a Python worker", from_outside("stop-worker", seconds=1.5)),
-    Scenario("file-torn", "a file of the run is cut off", from_outside("tear")),
-    Scenario("file-doubled", "a file of the run holds its content twice", from_outside("double")),
-    Scenario("bit-flipped", "a bit of a file of the run is wrong", from_outside("flip")),
-    Scenario("slow-node", "processes sleep or are stopped for a while", slow),
-    Scenario("clock-jump", "clocks jump by hours, forth and back", clock),
-    Scenario("two-at-once", "two faults in one epoch", two_at_once),
-    Scenario("during-recovery", "faults while the run comes back from one", during_recovery),
-    Scenario("during-change", "a fault around a change of version", during_change, changes=True),
-    Scenario("change-torn", "the driver dies while it writes a new version", dying_change, changes=True),
-    Scenario("during-savepoint", "a savepoint while processes die, restored afterwards", during_savepoint),
-    Scenario("during-rescale", "the state is spread anew; who does it dies", during_rescale),
     Scenario(
-        "disk-full", "no room on the disk for a while", from_outside("fill-disk", seconds=2.0), place="disk"
+        "worker-killed",
+        "SIGKILL of a Python worker, at any moment",
+        from_outside("kill-worker"),
+        may_end=(DEATH,),
+    ),
+    Scenario("worker-stopped", "SIGSTOP of a Python worker", from_outside("stop-worker", seconds=1.5)),
+    Scenario("file-torn", "a file of the run is cut off", from_outside("tear"), may_end=(DAMAGE,)),
+    Scenario(
+        "file-doubled", "a file of the run holds its content twice", from_outside("double"), may_end=(DAMAGE,)
+    ),
+    Scenario("bit-flipped", "a bit of a file of the run is wrong", from_outside("flip"), may_end=(DAMAGE,)),
+    Scenario("slow-node", "processes sleep or are stopped for a while", slow),
+    Scenario("clock-jump", "clocks jump by hours, forth and back", clock, may_end=(DEATH,)),
+    Scenario("two-at-once", "two faults in one epoch", two_at_once, may_end=(DEATH,)),
+    Scenario(
+        "during-recovery", "faults while the run comes back from one", during_recovery, may_end=(DEATH,)
+    ),
+    Scenario(
+        "during-change", "a fault around a change of version", during_change, may_end=(DEATH,), changes=True
+    ),
+    Scenario("change-torn", "the driver dies while it writes a new version", dying_change, changes=True),
+    Scenario(
+        "during-savepoint",
+        "a savepoint while processes die, restored afterwards",
+        during_savepoint,
+        may_end=(DEATH, *NOT_SAVED),
+    ),
+    Scenario(
+        "during-rescale",
+        "the state is spread anew; who does it dies",
+        during_rescale,
+        may_end=(DEATH, NOT_RESCALED),
+    ),
+    Scenario(
+        "disk-full",
+        "no room on the disk for a while",
+        from_outside("fill-disk", seconds=2.0),
+        may_end=NO_ROOM,
+        place="disk",
+    ),
+    Scenario(
+        "disk-full-supervised",
+        "the same under a supervisor, which waits for room",
+        from_outside("fill-disk", seconds=10.0),
+        place="supervised-disk",
+        every=12,
     ),
     Scenario(
         "driver-killed",
         "SIGKILL of the driver; its JVM goes on for a moment",
         from_outside("kill-driver"),
+        may_end=(DRIVER_DEATH,),
         place="second",
         every=6,
     ),
@@ -150,6 +193,7 @@ SCENARIOS = (
         "group-killed",
         "SIGKILL of driver, JVM and workers at once",
         from_outside("kill-group"),
+        may_end=(DRIVER_DEATH,),
         place="second",
         every=6,
     ),
@@ -164,6 +208,34 @@ SCENARIOS = (
         "driver-replaced",
         "SIGKILL of the driver; its supervisor starts another one",
         from_outside("kill-driver", "kill-group"),
+        place="supervised",
+        every=12,
+    ),
+    Scenario(
+        "driver-stopped",
+        "SIGSTOP of the driver, for good; its supervisor starts another one",
+        from_outside("stop-driver"),
+        place="supervised",
+        every=12,
+    ),
+    Scenario(
+        "jvm-killed",
+        "SIGKILL of the driver's JVM; its supervisor starts another driver",
+        from_outside("kill-jvm"),
+        place="supervised",
+        every=12,
+    ),
+    Scenario(
+        "jvm-stopped",
+        "SIGSTOP of the driver's JVM, for good",
+        from_outside("stop-jvm"),
+        place="supervised",
+        every=12,
+    ),
+    Scenario(
+        "sink-away",
+        "a sink fails with I/O errors for some seconds; the run waits for it",
+        sink_away,
         place="supervised",
         every=12,
     ),

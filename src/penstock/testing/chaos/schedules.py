@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from penstock.errors import PenstockError
 from penstock.testing.chaos.checks import Check
+from penstock.testing.chaos.endings import Ending
 from penstock.testing.chaos.faults import Fault
 
 Draw = Callable[[random.Random], Sequence[Fault]]
@@ -21,9 +23,11 @@ class Scenario:
     name: str
     about: str
     draw: Draw
-    place: Literal["warm", "disk", "second", "supervised", "cluster"] = "warm"
-    """Where it runs (see ``grounds``): the warm session of the harness, the same on a small disk, a second
-    runner beside it, a supervisor with its drivers, or a standalone cluster."""
+    may_end: tuple[Ending, ...] = ()
+    """Errors that its faults may end a run with; the run is started again then."""
+    place: Literal["warm", "disk", "second", "supervised", "supervised-disk", "cluster"] = "warm"
+    """Where it runs (see ``grounds``): the warm session of the harness, a second runner beside it, a
+    supervisor with its drivers, or a standalone cluster; the first and the third also on a small disk."""
     changes: bool = False
     """Whether the topology is changed while it runs, so only for checks that have another version."""
     every: int = 1
@@ -31,6 +35,9 @@ class Scenario:
 
     def suits(self, check: Check) -> bool:
         return not self.changes or check.change is not None
+
+    def expects(self, error: PenstockError) -> bool:
+        return any(ending.fits(error) for ending in self.may_end)
 
 
 @dataclass(frozen=True, slots=True)

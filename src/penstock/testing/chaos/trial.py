@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, RunDirectoryBroken
 from penstock.spark.options import Until
 from penstock.testing.chaos import faults as points
-from penstock.testing.chaos.actions import ACTIONS
+from penstock.testing.chaos.actions import ACTIONS, NobodyThere
 from penstock.testing.chaos.damage import Damaged
+from penstock.testing.chaos.endings import LEFTOVER
 from penstock.testing.chaos.faults import COMMITTED
 from penstock.testing.chaos.oracle import Difference, differences, events_of, expected_of
 from penstock.testing.chaos.places import Place, Running
@@ -48,10 +49,11 @@ class Outcome:
     """The longest time from a fault to the next committed epoch."""
     sinks: dict[str, Difference] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
-    """What ended the run for a while, by condition; with a damaged file that the error does not name."""
+    """What ended the run for a while, by condition; only errors that the scenario expects."""
     trouble: str = ""
-    """What must not be: an error without a name, a run that does not end, a runner that was not refused."""
-
+    """What must not be: any other error, a run that does not end, a runner that was not refused."""
+    unfired: tuple[str, ...] = ()
+    """Faults that have not happened: the run did not come to their point, or nobody was there to be hit."""
     folder: Path | None = None
     """What the run has left; kept if something went wrong."""
 
@@ -59,6 +61,11 @@ class Outcome:
     def difference(self) -> Difference:
         """Over all sinks; trouble counts as wrong."""
         return sum(self.sinks.values(), Difference(wrong=int(bool(self.trouble))))
+
+    @property
+    def fired(self) -> bool:
+        """Whether any fault has happened."""
+        return len(self.unfired) < len(self.schedule.faults)
 
 
 class Trouble(Exception):
@@ -81,6 +88,8 @@ class Trial:
         self.topology = with_points(plain, self.faults)
         self.versions: dict[int, Topology] = {1: plain}
         """For the reference engine: without points, or faults would happen to the harness."""
+        self.fed = 0
+        """The last part of the input that was added."""
         self.failures: list[str] = []
         self.damaged: Damaged | None = None
         """A file that an action has damaged and that the run has not complained of yet."""
@@ -120,6 +129,7 @@ class Trial:
             sinks=sinks,
             failures=tuple(self.failures),
             trouble=trouble,
+            unfired=self._faults_that(happened=False),
             folder=self.folder,
         )
 
@@ -131,7 +141,9 @@ class Trial:
         check = self.schedule.check
         for part in range(check.feeds + 1):
             if part and check.feed is not None:
+                self._do_what_is_due(at_once=True)  # who brings input needs room on the disk, too
                 check.feed(self.data, part)
+                self.fed = part
             while not self._run_once(deadline):
                 self._do_what_is_due()
                 if time.monotonic() > deadline:
@@ -157,16 +169,25 @@ class Trial:
             return False
 
     def _take(self, error: PenstockError) -> None:
-        """A failure with a name: mend what was damaged, and go on."""
+        """A failure that was to be expected: mend what was damaged, and go on."""
+        if not self._is_expected(error):
+            raise Trouble(f"it ended with {error}; {self._fate()}")
         self.failures.append(error.condition)
         if self.damaged is not None:
-            if self.damaged.path.name not in str(error):
-                self.failures[-1] += f" for {self.damaged.path.relative_to(self.directory.path)}"
             self.damaged.mend()
             self.damaged = None
         if len(self.failures) > _FAILURES_AT_MOST:
             raise Trouble(f"it failed {len(self.failures)} times, the last time with {error}")
         time.sleep(_AGAIN_AFTER_S)
+
+    def _is_expected(self, error: PenstockError) -> bool:
+        if not points.fired(self.faults):
+            return LEFTOVER.fits(error) and not self.failures
+        if not self.schedule.scenario.expects(error):
+            return False
+        if isinstance(error, RunDirectoryBroken):
+            return self.damaged is not None and self.damaged.is_named_by(error)
+        return True
 
     def _tend(self, running: Running) -> bool:
         """Let happen what is due; False if the run was ended by it."""
@@ -180,9 +201,13 @@ class Trial:
         last = self.directory.last_progress()
         for number, fault in enumerate(self.schedule.faults):
             due = last is not None and fault.point == COMMITTED and last.epoch + 1 >= fault.visit
-            if due and points.claim(self.faults, number):
+            if due and number not in points.fired(self.faults):
                 time.sleep(self.chance.uniform(0, _EPOCH_S))  # not always at the same moment of an epoch
-                return ACTIONS[fault.action](self, running, fault)
+                points.claim(self.faults, number)
+                try:
+                    return ACTIONS[fault.action](self, running, fault)
+                except NobodyThere:
+                    points.disclaim(self.faults, number)
         return True
 
     def _do_what_is_due(self, *, at_once: bool = False) -> None:
@@ -201,11 +226,15 @@ class Trial:
         ending.join()
 
     def _fate(self) -> str:
+        told = "; ".join(self._faults_that(happened=True)) or "nothing"
+        if self.damaged is not None:
+            told += f" ({self.damaged.path.relative_to(self.directory.path)})"
+        return f"happened so far: {told}; failures: {', '.join(self.failures) or 'none'}"
+
+    def _faults_that(self, *, happened: bool) -> tuple[str, ...]:
         hit = points.fired(self.faults)
-        told = [str(fault) for number, fault in enumerate(self.schedule.faults) if number in hit]
-        return (
-            f"happened so far: {'; '.join(told) or 'nothing'}; failures: {', '.join(self.failures) or 'none'}"
-        )
+        faults = enumerate(self.schedule.faults)
+        return tuple(str(fault) for number, fault in faults if (number in hit) == happened)
 
     def _recovery_s(self) -> float:
         """By the times of files: what processes write down may come from a clock that was moved."""

@@ -106,6 +106,10 @@ class WatchedSink(Sink):
     inner: Sink
     faults: str
 
+    @property
+    def place(self) -> Path | None:
+        return self.inner.place
+
     def open(self, context: SinkContext) -> SinkWriter:
         return WatchedWriter(self.inner.open(context), Path(self.faults))
 

@@ -1,0 +1,17 @@
+"""Logs of lines that processes append to, and that a crash or a full disk may cut anywhere."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def append_line(path: Path, line: bytes, *, durably: bool = False) -> None:
+    """Add a line, in one write; what was left of half a line does not spoil it."""
+    with open(path, "a+b") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        torn = file.read() not in (b"", b"\n")
+        file.write(b"\n" * torn + line + b"\n")
+        if durably:
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,75 @@
+"""An epoch that failed, and which mended topologies may run it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.control.making_runs import make_run
+from tests.spark.topologies import totals_topology
+
+import penstock as ps
+from penstock.control.changes import plan_change
+from penstock.control.checkpoint import next_epoch, read_offset
+from penstock.control.mending import let_mended_code_run, note_failure
+from penstock.control.run_directory import RunDirectory
+from penstock.errors import (
+    InternalError,
+    OperatorFailed,
+    PenstockError,
+    SinkRefused,
+    SinkUnavailable,
+    SourceUnavailable,
+)
+from penstock.plan import plan
+
+CODE = OperatorFailed(node="n", site="a.py:1", epoch=3, error="E", saved="-", traceback="T")
+REFUSED = SinkRefused(sink="table", what="404", where="w", next_step="n")
+GONE = SourceUnavailable(source="orders", what="gone", where="w", next_step="n")
+AWAY = SinkUnavailable(sink="table", what="away", where="w", next_step="n")
+
+
+def version_after(run: RunDirectory, error: PenstockError, *sinks: Any, factor: float) -> int:
+    """The version under which the begun epoch is run after a failure and a changed topology."""
+    note_failure(run, error)
+    mended = plan(totals_topology(*sinks, rows=100, factor=factor))
+    change = plan_change(run.load(1), mended, version=2, hops=1)
+    run.store(2, change.program)
+    let_mended_code_run(run, change)
+    return int(read_offset(run.checkpoint, 3)["version"])
+
+
+@pytest.mark.parametrize(
+    ("error", "sink_changes", "code_changes", "version"),
+    [
+        (CODE, False, True, 2),
+        (CODE, True, True, 2),
+        (REFUSED, True, False, 2),
+        (AWAY, True, False, 2),
+        (REFUSED, True, True, 1),  # another sink may have the results of the code as it was
+        (GONE, False, True, 2),
+        (InternalError(what="x"), True, True, 1),
+    ],
+)
+def test_which_topologies_may_run_an_epoch_that_failed(
+    tmp_path: Path, error: PenstockError, sink_changes: bool, code_changes: bool, version: int
+) -> None:
+    run = make_run(tmp_path / "run", ps.Parquet(tmp_path / "before"), committed=3, planned=4)
+    sink = ps.Parquet(tmp_path / ("after" if sink_changes else "before"))
+    assert version_after(run, error, sink, factor=2.0 if code_changes else 1.0) == version
+
+
+def test_an_epoch_that_came_to_its_commit_keeps_its_version(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", ps.Collect(), committed=3, planned=4)
+    note_failure(run, CODE)
+    run.forget_failures()
+    assert version_after(run, InternalError(what="x"), ps.Collect(), factor=2.0) == 1
+
+
+@pytest.mark.parametrize(("planned", "committed", "epoch"), [(0, 0, 0), (3, 3, 3), (4, 3, 3)])
+def test_the_next_epoch_is_the_begun_one_or_a_new_one(
+    tmp_path: Path, planned: int, committed: int, epoch: int
+) -> None:
+    run = make_run(tmp_path / "run", ps.Collect(), committed=committed, planned=planned)
+    assert next_epoch(run.checkpoint) == epoch
