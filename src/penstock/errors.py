@@ -314,13 +314,20 @@ class StreamFailed(EnvironmentError_):
     template = "topology '{topology}' stopped in epoch {epoch}: {reason}"
 
 
-# --- we must act --------------------------------------------------------------------------------
-
-
 class SparkGone(StreamFailed):
     """The JVM has died, or its context was stopped from outside."""
 
     condition = "SPARK_GONE"
+
+
+class StateUnreachable(EnvironmentError_):
+    """A task was cut off from its state: Spark has ended it, or the state store has failed."""
+
+    condition = "STATE_UNREACHABLE"
+    template = "Spark's state store does not answer ({error}); what ended the task is told beside this"
+
+
+# --- we must act --------------------------------------------------------------------------------
 
 
 class InternalError(PenstockError, RuntimeError):

@@ -7,10 +7,13 @@ this module; what serves the slices is imported with the first rows, in the work
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+from penstock.errors import StateUnreachable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import Row
@@ -56,14 +59,29 @@ class SparkShelf:
         self.put(_HEAD, head)
 
     def get(self, number: int) -> bytes | None:
-        found = self._values.getValue((number,))
+        with _no_fault_of_the_operator():
+            found = self._values.getValue((number,))
         return None if found is None else bytes(found[0])
 
     def put(self, number: int, value: bytes) -> None:
-        self._values.updateValue((number,), (value,))
+        with _no_fault_of_the_operator():
+            self._values.updateValue((number,), (value,))
 
     def drop(self, number: int) -> None:
-        self._values.removeKey((number,))
+        with _no_fault_of_the_operator():
+            self._values.removeKey((number,))
 
     def distrust(self) -> bool:
         return False
+
+
+@contextmanager
+def _no_fault_of_the_operator() -> Iterator[None]:
+    """Tell a store that does not answer from an operator that fails.
+
+    Spark hangs up on a task that it has ended, mostly because another one of the epoch has failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise StateUnreachable(error=f"{type(error).__name__}: {error}") from error

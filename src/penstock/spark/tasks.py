@@ -14,7 +14,7 @@ from pyspark.core.files import SparkFiles
 from pyspark.taskcontext import TaskContext
 
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import Fenced, InternalError, PenstockError, SourceUnavailable
+from penstock.errors import Fenced, InternalError, PenstockError, SourceUnavailable, StateUnreachable
 from penstock.frames.frame import Frame, encode
 from penstock.frames.types import to_polars
 from penstock.operators.boundary import DEAD_LETTERS, Boundary
@@ -33,7 +33,9 @@ def failures_recorded(directory: RunDirectory) -> Iterator[None]:
     """Leave a Penstock error where the runner finds it, and let it pass."""
     try:
         yield
-    except Fenced:  # the directory is another runner's, which would take it for its own failure
+    except (Fenced, StateUnreachable):
+        # The directory is another runner's, which would take it for its own failure; or Spark has ended this
+        # task for a failure that another one has recorded.
         raise
     except PenstockError as error:
         directory.record_failure(error)
