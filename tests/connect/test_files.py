@@ -267,6 +267,15 @@ def test_files_that_are_away_for_a_while_are_waited_for(tmp_path: Path, format: 
     assert got == [(n, name) for name in ("a", "b") for n in range(5)]
 
 
+def test_a_source_that_was_stored_before_it_had_a_field_has_its_default(tmp_path: Path) -> None:
+    """Versions of a run are stored; a later Penstock goes on with them."""
+    now = Files(tmp_path, format="text")
+    then = Files.__new__(Files)
+    then.__setstate__(now.__getstate__()[:-1])  # type: ignore[attr-defined]
+    assert then == now
+    assert then.missing == "wait"
+
+
 def test_lost_index_is_an_error_and_not_a_second_reading(tmp_path: Path) -> None:
     planner = Files(tmp_path / "in", format="text").planner(tmp_path / "s")
     with pytest.raises(SourceUnavailable):

@@ -13,7 +13,7 @@ from penstock.connect.csv_options import Csv
 from penstock.connect.durations import microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Reject, Source, Split
+from penstock.connect.source import Batch, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
@@ -58,7 +58,7 @@ class Files(Source):
     compression: Compression
     csv: Csv
     ends: Literal["never", "drained"]
-    missing: Missing
+    missing: Missing = "wait"
 
     def __init__(
         self,
@@ -109,6 +109,8 @@ class Files(Source):
         from penstock.connect.file_reader import read_pieces
 
         return read_pieces(self, split, reject)
+
+    __setstate__ = restore_fields
 
     def describe(self) -> str:
         """One line for people."""

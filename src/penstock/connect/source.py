@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -160,3 +160,13 @@ class Source(ABC):
     def describe(self) -> str:
         """One line for people."""
         return type(self).__name__
+
+
+def restore_fields(source: Any, stored: list[Any]) -> None:
+    """The ``__setstate__`` of a source that got another field: versions stored before have its default.
+
+    New fields come last, and have one.
+    """
+    found = dict(zip((field.name for field in fields(source)), stored, strict=False))
+    for field in fields(source):
+        object.__setattr__(source, field.name, found.get(field.name, field.default))

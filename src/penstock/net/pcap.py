@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from penstock.connect.durations import microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Reject, Source, Split
+from penstock.connect.source import Batch, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.net import columns as c
 from penstock.net._layout import MOST_TUNNELS
@@ -54,7 +54,7 @@ class Pcap(Source):
     tunnels: Tunnels
     lateness_us: int
     ends: Literal["never", "drained"]
-    missing: Missing
+    missing: Missing = "wait"
 
     def __init__(
         self,
@@ -133,6 +133,8 @@ class Pcap(Source):
         from penstock.net.reader import read_pieces
 
         return read_pieces(self, split, reject)
+
+    __setstate__ = restore_fields
 
     def describe(self) -> str:
         """One line for people."""
