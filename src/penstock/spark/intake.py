@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -114,19 +115,20 @@ class IntakeReader(DataSourceStreamReader):
             yield from IntakeTask(self._directory, self._run_id, self._term, partition).batches()
 
     def commit(self, end: dict[str, Any]) -> None:
-        program = self._directory.load(end["version"])
-        for name in program.sources:
-            self._planner(program, name).commit(end["sources"][name])
+        with failures_recorded(self._directory):
+            program = self._directory.load(end["version"])
+            for name in program.sources:
+                with self._planner(program, name) as planner:
+                    planner.commit(end["sources"][name])
 
     def _ends(self, program: Program, starts: dict[str, Offset]) -> dict[str, Offset]:
         """How far the sources are read in an epoch; where that was foreseen, so it is done."""
         ends = dict(starts)
         for name, spec in program.sources.items():
-            planner = self._planner(program, name)
-            begin = ends.get(name) or planner.initial()
             limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
-            *asked, end = self._foreseen.pop(planner, (None, None, None))
-            with known_by(name):
+            with self._planner(program, name) as planner:
+                begin = ends.get(name) or planner.initial()
+                *asked, end = self._foreseen.pop(planner, (None, None, None))
                 ends[name] = end if end and asked == [begin, limit] else planner.latest(begin, limit)
         return ends
 
@@ -137,8 +139,8 @@ class IntakeReader(DataSourceStreamReader):
         """
         sizes = []
         for name in program.sources:
-            planner = self._planner(program, name)
-            sizes.append(_size(planner, starts.get(name) or planner.initial(), ends[name]))
+            with self._planner(program, name) as planner:
+                sizes.append(_size(planner, starts.get(name) or planner.initial(), ends[name]))
         if all(size is not None and size < 1 for size in sizes):
             return {"tasks": 1, "pieces": 1}
         largest = max((size for size in sizes if size is not None), default=1.0)
@@ -151,10 +153,11 @@ class IntakeReader(DataSourceStreamReader):
         promises = Punctuations.from_json(start["punctuation"]).sources
         parts: list[list[Share]] = [[] for _ in range(tasks)]
         for name in program.sources:
-            planner = self._planner(program, name)
-            begin = start["sources"].get(name) or planner.initial()
-            number = tasks * (pieces if planner.foresees else 1)
-            for i, split in enumerate(planner.splits(begin, end["sources"][name], number)):
+            with self._planner(program, name) as planner:
+                begin = start["sources"].get(name) or planner.initial()
+                number = tasks * (pieces if planner.foresees else 1)
+                splits = planner.splits(begin, end["sources"][name], number)
+            for i, split in enumerate(splits):
                 parts[i % tasks].append(Share(name, json.dumps(asdict(split)), promises.get(name)))
         return [shares for shares in parts if shares] or [[]]
 
@@ -164,7 +167,8 @@ class IntakeReader(DataSourceStreamReader):
         try:
             for name, spec in program.sources.items():
                 limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
-                ends[name] = self._foresee(self._planner(program, name), ends[name], limit)
+                with self._planner(program, name) as planner:
+                    ends[name] = self._foresee(planner, ends[name], limit)
             if ends == end["sources"]:
                 return []
             cut = self._cut(program, end["sources"], ends)
@@ -183,13 +187,16 @@ class IntakeReader(DataSourceStreamReader):
         self._foreseen[planner] = (begin, limit, end)
         return end
 
-    def _planner(self, program: Program, name: str) -> SourcePlanner:
+    @contextmanager
+    def _planner(self, program: Program, name: str) -> Iterator[SourcePlanner]:
+        """A source's planner, for as long as it is asked: what is amiss is told by the source's name."""
         key = (name, program.graph[name].logic)
-        if key not in self._planners:
-            folder = self._directory.planners / name
-            folder.mkdir(parents=True, exist_ok=True)
-            self._planners[key] = program.sources[name].source.planner(folder)
-        return self._planners[key]
+        with known_by(name):
+            if key not in self._planners:
+                folder = self._directory.planners / name
+                folder.mkdir(parents=True, exist_ok=True)
+                self._planners[key] = program.sources[name].source.planner(folder)
+            yield self._planners[key]
 
     def _punctuations(
         self, program: Program, before: Punctuations, starts: dict[str, Any], ends: dict[str, Any]
@@ -197,19 +204,23 @@ class IntakeReader(DataSourceStreamReader):
         observed = self._directory.read_observed()
         standings = {}
         for name in program.sources:
-            planner = self._planner(program, name)
-            begin = starts.get(name) or planner.initial()
-            standings[name] = Standing.of(planner, begin, ends[name], observed.get(name))
+            with self._planner(program, name) as planner:
+                begin = starts.get(name) or planner.initial()
+                standings[name] = Standing.of(planner, begin, ends[name], observed.get(name))
         return before.after(program, standings, time.time_ns())
 
     def _clock(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
-        backlogs = [self._planner(program, name).backlog(end["sources"][name]) for name in program.sources]
+        backlogs, finished = [], []
+        for name in program.sources:
+            with self._planner(program, name) as planner:
+                backlogs.append(planner.backlog(end["sources"][name]))
+                finished.append(planner.finished(end["sources"][name]))
         before, after = (Punctuations.from_json(offset["punctuation"]) for offset in (start, end))
         return {
             "punctuations": after.moved_since(before),
             "lag_rows": _total(b.rows for b in backlogs),
             "lag_bytes": _total(b.bytes for b in backlogs),
-            "finished": all(self._planner(program, n).finished(end["sources"][n]) for n in program.sources),
+            "finished": all(finished),
             "planned_ns": time.time_ns(),
         }
 

@@ -45,11 +45,19 @@ def failures_recorded(directory: RunDirectory) -> Iterator[None]:
 
 @contextmanager
 def known_by(name: str) -> Iterator[None]:
-    """Let a source that is unavailable be told by the name that the topology has for it."""
+    """Let a source that is unavailable be told by the name that the topology has for it.
+
+    What the system says about its place makes it unavailable, too: it is waited for.
+    """
     try:
         yield
     except SourceUnavailable as error:
         raise SourceUnavailable(**{**error.parameters, "source": name}) from error
+    except OSError as error:
+        step = "it is asked again for as long as the run has patience"
+        raise SourceUnavailable(
+            source=name, what=f"{type(error).__name__}: {error}", where="its place", next_step=step
+        ) from error
 
 
 def spare_what_was_imported() -> None:

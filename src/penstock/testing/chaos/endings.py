@@ -29,7 +29,10 @@ DRIVER_DEATH = Ending("SPARK_GONE", "its driver has died")
 """The driver died, and nobody supervises it."""
 DAMAGE = Ending("RUN_DIRECTORY_BROKEN")
 """A file of the run is not what was written; which one is looked at too."""
-NO_ROOM = tuple(Ending(name, os.strerror(errno.ENOSPC)) for name in ("STREAM_FAILED", "SINK_UNAVAILABLE"))
+NO_ROOM = tuple(
+    Ending(name, os.strerror(errno.ENOSPC))
+    for name in ("STREAM_FAILED", "SINK_UNAVAILABLE", "SOURCE_UNAVAILABLE")
+)
 NOT_RESCALED = Ending("SAVEPOINT_FAILED", "is not finished")
 """A death has left an epoch that must be finished first."""
 NOT_SAVED = (

@@ -114,10 +114,14 @@ def cluster_workers(chance: random.Random) -> Sequence[Fault]:
     return [Fault(chance.choice(points), chance.randint(1, 6), "die") for _ in range(3)]
 
 
-def sink_away(chance: random.Random) -> Sequence[Fault]:
-    """A sink fails with an I/O error for some seconds, for tasks or for commits."""
-    point = chance.choice(("in-write", "before-sink"))
-    return [Fault(point, chance.randint(1, 4), "fail", round(chance.uniform(5.0, 20.0), 1))]
+def failing_at(*points: str) -> Draw:
+    """A source or a sink fails with I/O errors for some seconds, whoever asks it."""
+
+    def draw(chance: random.Random) -> Sequence[Fault]:
+        point = chance.choice(points)
+        return [Fault(point, chance.randint(1, 4), "fail", round(chance.uniform(5.0, 20.0), 1))]
+
+    return draw
 
 
 def nothing(chance: random.Random) -> Sequence[Fault]:
@@ -235,7 +239,14 @@ SCENARIOS = (
     Scenario(
         "sink-away",
         "a sink fails with I/O errors for some seconds; the run waits for it",
-        sink_away,
+        failing_at("in-write", "before-sink"),
+        place="supervised",
+        every=12,
+    ),
+    Scenario(
+        "source-away",
+        "a source fails with I/O errors for some seconds; the run waits for it",
+        failing_at("planning", "after-offsets", "reading", "after-commit"),
         place="supervised",
         every=12,
     ),
