@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz check format bench chaos chaos-mutations doctor clean
+.PHONY: help demo test test-fast fuzz check format reference bench chaos chaos-mutations doctor clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ check: $(STAMP) ## formatting, lint, types, layers
 format: $(STAMP) ## put the code into its canonical form
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+reference: $(STAMP) ## write docs/reference from the docstrings
+	@$(BIN)/python -m tests.docs.reference
 
 bench: $(STAMP) ## every benchmark, median of three (BENCH=name for one)
 	@$(BIN)/penstock bench $(BENCH)
