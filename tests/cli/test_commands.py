@@ -17,6 +17,8 @@ import penstock as ps
 import penstock.bench
 from penstock.cli.commands import app
 from penstock.cli.running import natural_end
+from penstock.control.incidents import Incident, IncidentLog
+from penstock.control.run_directory import RunDirectory
 
 APP = """
 import polars as pl
@@ -144,6 +146,17 @@ def test_a_run_is_named_by_its_directory_or_by_its_topology(
     for named in ("numbers", ".penstock/numbers", "elsewhere"):
         assert "no incidents" in invoke("incidents", named)
         assert "no savepoints" in invoke("savepoint", "list", named)
+
+
+def test_incidents_that_are_piped_stand_in_lines_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDirectory(tmp_path)
+    run.open("numbers")
+    what = "the driver process was ended by SIGKILL (see .penstock/numbers/driver.log)"
+    IncidentLog(run.incidents).add(Incident(0, 7, "death", what, "failure 1 of 5 at epoch 7"))
+    monkeypatch.setenv("COLUMNS", "80")
+    assert what in invoke("incidents", str(tmp_path))
 
 
 @pytest.mark.parametrize("command", [("incidents",), ("savepoint", "list"), ("savepoint", "create")])

@@ -56,6 +56,20 @@ def test_rounds_begin_one_by_one_and_none_begins_after_the_end() -> None:
     assert not rounds.wait_for(2)
 
 
+def test_a_process_that_waits_for_rounds_can_end() -> None:
+    waiting = "import sys; from penstock.testing.chaos.lane import Rounds, standard_input as lines;"
+    waiting += "rounds = Rounds(lines()); rounds.wait_for(0); sys.exit(3)"
+    with subprocess.Popen(
+        [sys.executable, "-c", waiting], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.wait(timeout=60) == 3
+        assert process.stderr.read() == b""
+
+
 @pytest.mark.long
 def test_a_lane_that_dies_does_not_pass_for_one_that_found_nothing() -> None:
     def broken(folder: Path) -> ps.Topology:

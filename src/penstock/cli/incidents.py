@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 
 from penstock.control.incidents import Incident
+
+_WIDTH = 160
 
 
 def shown(incidents: Sequence[Incident]) -> RenderableType:
@@ -25,5 +28,6 @@ def shown(incidents: Sequence[Incident]) -> RenderableType:
 
 
 def show(incidents: Sequence[Incident]) -> None:
-    """Print them."""
-    Console().print(shown(incidents), markup=False, highlight=False)
+    """Print them; where there is no terminal to fit into, in lines that hold a sentence."""
+    width = None if sys.stdout.isatty() else _WIDTH
+    Console(width=width).print(shown(incidents), markup=False, highlight=False)

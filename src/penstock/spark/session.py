@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -132,7 +133,23 @@ def open_session(
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
         spark.dataSource.register(Fabric)
         set_modes_in_jvm(spark)
+        _hang_up_quietly(spark.sparkContext)
     return spark
+
+
+def _hang_up_quietly(context: SparkContext) -> None:
+    """Let the thread that hears the JVM's counters end without a traceback when the JVM has died.
+
+    Who runs the query tells of it, in words for people.
+    """
+    server: Any = context._accumulatorServer
+    usual = type(server).handle_error
+
+    def handle_error(request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), EOFError | ConnectionError):
+            usual(server, request, client_address)
+
+    server.handle_error = handle_error
 
 
 def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:

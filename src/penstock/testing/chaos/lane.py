@@ -1,11 +1,12 @@
 """Schedules that need places of their own run beside the others, in a process of their own.
 
-`main` is that process. It gets its work on standard input, then a line for
-each round that may begin, and gives outcomes on standard output; when its input ends, so does it.
+`main` is that process. The first line of its standard input is its work, and each further one lets a round
+begin. It gives outcomes on standard output; when its input ends, so does it.
 """
 
 from __future__ import annotations
 
+import base64
 import os
 import pickle
 import signal
@@ -48,7 +49,7 @@ class Lane:
         )
         self._rounds = 0
         self._hearing = threading.Thread(target=self._hear, args=(tell,), daemon=True)
-        self._send(cloudpickle.dumps(work))
+        self._send(base64.b64encode(cloudpickle.dumps(work)) + b"\n")
         self._hearing.start()
 
     def advance(self, number: int) -> None:
@@ -128,14 +129,20 @@ class Rounds:
                 return
 
 
+def standard_input() -> IO[bytes]:
+    """Its lines, without a buffer: Python cannot end while a thread waits for more of one."""
+    return os.fdopen(os.dup(0), "rb", buffering=0)
+
+
 def main() -> None:
     """Run what standard input asks for."""
     end_with_parent()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else is printed here is not an answer
-    work: Work = pickle.load(sys.stdin.buffer)
-    rounds = Rounds(sys.stdin.buffer)
+    lines = standard_input()
+    work: Work = pickle.loads(base64.b64decode(lines.readline()))
+    rounds = Rounds(lines)
     with Grounds() as grounds:
         for schedule in in_turn(work.scenarios, work.checks, work.seed):
             if not rounds.wait_for(schedule.seed - work.seed):
