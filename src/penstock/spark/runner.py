@@ -32,6 +32,7 @@ from penstock.spark.lowering import lay_fabric
 from penstock.spark.offset_log import read_offset
 from penstock.spark.options import RunOptions, partitions_for, run_directory
 from penstock.spark.session import cores_of, is_one_process, open_session
+from penstock.spark.thread_settings import let_threads_follow
 from penstock.topology.stream import Topology
 
 if TYPE_CHECKING:
@@ -333,7 +334,9 @@ def _query(
         .option("checkpointLocation", str(directory.checkpoint))
         .outputMode("append")
     )
-    return writer.trigger(processingTime=_interval(options.every)).start()
+    query = writer.trigger(processingTime=_interval(options.every)).start()
+    let_threads_follow(spark)
+    return query
 
 
 def _interval(every: dt.timedelta | None) -> str:
