@@ -44,6 +44,8 @@ def test_threads_of_no_session_follow_the_run(spark_run: Any) -> None:
     session = SparkSession.builder.getOrCreate()
     assert programs_for_rows(session) == session.conf.get("spark.sql.codegen.factoryMode") == "NO_CODEGEN"
     session.newSession()
-    assert programs_for_rows(session) == "FALLBACK", "Spark no longer has defaults for them: ours is not needed"
+    assert programs_for_rows(session) == "FALLBACK", (
+        "Spark no longer has defaults for them: ours is not needed"
+    )
     assert let_threads_follow(session)
     assert programs_for_rows(session) == "NO_CODEGEN"
