@@ -19,12 +19,12 @@ from penstock.control.holding import clear_holds
 from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.progress import Progress
 from penstock.control.rescale_swap import finish_rescale
-from penstock.control.restarting import is_full
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
 from penstock.errors import SparkGone, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
+from penstock.spark.causes import cause_of
 from penstock.spark.damage import damage_in
 from penstock.spark.handover import clear
 from penstock.spark.intake import FORMAT
@@ -240,7 +240,7 @@ class Handle:
         if recorded is not None:
             note_failure(self._directory, recorded)
             raise recorded
-        failure = self._failed(_no_room(error) or _first_words(str(error)))
+        failure = self._failed(cause_of(error))
         with suppress(OSError):  # on a full disk the epoch is run again without care
             self._directory.be_careful(failure.parameters["epoch"])  # no code owned up: a worker may be dead
         raise failure
@@ -341,23 +341,6 @@ def _query(
 
 def _interval(every: dt.timedelta | None) -> str:
     return f"{int((every or dt.timedelta()).total_seconds() * 1000)} milliseconds"
-
-
-def _no_room(error: BaseException | None) -> str:
-    """The line about a full disk; when a state store meets it, only the cause of a cause has it."""
-    while error is not None:
-        for line in str(error).splitlines():
-            if is_full(line):
-                return line.strip()[:2000]
-        error = getattr(error, "_cause", None)
-    return ""
-
-
-def _first_words(text: str) -> str:
-    """The cause in Spark's long message: the last line of a Python traceback, or its beginning."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "Error:" in line or "Exception:" in line]
-    return (errors[-1] if errors else " ".join(lines[:3]))[:2000]
 
 
 __all__ = ["Change", "Handle", "start"]
