@@ -48,11 +48,13 @@ def test_a_killed_driver_and_a_killing_record_cost_one_record(tmp_path: Path) ->
     assert letters.select("node", "raw", "reason").rows() == [
         ("counted", b'{"n": 4321, "key": 21}', "KilledItsWorker: SIGSEGV")
     ]
-    first, second = read_incidents(tmp_path / "run" / "incidents.jsonl")
+    first, second, third = read_incidents(tmp_path / "run" / "incidents.jsonl")
     assert "was ended by SIGKILL" in first.what
     assert (second.epoch, second.kind) == (brittle.POISON // 1000, "death")
     assert "starting again" in second.action
-    assert said.count("incident at epoch") == 2
+    assert (third.epoch, third.kind) == (second.epoch, "handled")
+    assert third.action.endswith("dead letters of this epoch: 1")
+    assert said.count("incident at epoch") == 3
 
 
 @pytest.mark.chaos

@@ -20,11 +20,12 @@ class Incident:
 
     at_ns: int
     epoch: int
-    """The epoch that was not committed because of it."""
+    """The epoch that was not committed because of it; for what is handled, the one that was under way."""
     kind: Kind
     """A process died, the user's code failed, something is away for a while, or nothing can be done.
 
-    What is handled did not end an epoch: a spare process, or an executor whose tasks Spark runs elsewhere.
+    What is handled did not end an epoch: a spare process, an executor whose tasks Spark runs elsewhere, or
+    records without which an epoch that had killed a worker was committed.
     """
     what: str
     action: str

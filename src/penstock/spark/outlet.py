@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.taskcontext import TaskContext
 
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
+from penstock.control.incidents import Incident, IncidentLog
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory
 from penstock.control.sink_places import note_place, require_place
@@ -140,6 +141,14 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
     _remember_times(directory, counters)
     clear(directory.handover, up_to=epoch)
     directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
+    if letters and directory.read_careful() == epoch:
+        _tell_put_aside(directory, epoch, letters)
+
+
+def _tell_put_aside(directory: RunDirectory, epoch: int, letters: int) -> None:
+    what = "it had killed a worker and was run with care; records were put aside"
+    action = f"the run goes on without them; dead letters of this epoch: {letters}"
+    IncidentLog(directory.incidents).add(Incident(time.time_ns(), epoch, "handled", what, action))
 
 
 @contextmanager
