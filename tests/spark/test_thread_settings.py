@@ -29,12 +29,16 @@ def programs_for_rows(session: SparkSession) -> str:
     interfaces[0] = loader.loadClass("java.util.concurrent.Callable")
     compiler.setImplementedInterfaces(interfaces)
     question = compiler.createInstance(jvm.java.io.StringReader(ASK))
-    jvm.org.apache.spark.sql.classic.SparkSession.clearActiveSession()  # a new thread inherits it
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    active = sessions.getActiveSession()
+    sessions.clearActiveSession()  # a new thread inherits it
     threads = jvm.java.util.concurrent.Executors.newSingleThreadExecutor()
     try:
         return str(threads.submit(question).get())
     finally:
         threads.shutdown()
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
 
 
 def test_threads_of_no_session_follow_the_run(spark_run: Any) -> None:
@@ -43,7 +47,7 @@ def test_threads_of_no_session_follow_the_run(spark_run: Any) -> None:
     spark_run.through(top)
     session = SparkSession.builder.getOrCreate()
     assert programs_for_rows(session) == session.conf.get("spark.sql.codegen.factoryMode") == "NO_CODEGEN"
-    session.newSession()
+    session._jsparkSession.newSession()
     assert programs_for_rows(session) == "FALLBACK", (
         "Spark no longer has defaults for them: ours is not needed"
     )
