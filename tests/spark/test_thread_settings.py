@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 
 import penstock as ps
@@ -53,3 +55,8 @@ def test_threads_of_no_session_follow_the_run(spark_run: Any) -> None:
     )
     assert let_threads_follow(session)
     assert programs_for_rows(session) == "NO_CODEGEN"
+
+
+def test_a_jvm_without_these_classes_is_no_failure_of_the_query() -> None:
+    session: Any = SimpleNamespace(_jvm=JavaPackage("none", None))
+    assert not let_threads_follow(session)

@@ -146,7 +146,7 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
 
 
 def _tell_put_aside(directory: RunDirectory, epoch: int, letters: int) -> None:
-    what = "it had killed a worker and was run with care; records were put aside"
+    what = "the epoch had killed a worker and was run with care; records were put aside"
     action = f"the run goes on without them; dead letters of this epoch: {letters}"
     IncidentLog(directory.incidents).add(Incident(time.time_ns(), epoch, "handled", what, action))
 

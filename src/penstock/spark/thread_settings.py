@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 _FUNCTION = """
@@ -35,12 +35,13 @@ def let_threads_follow(spark: SparkSession) -> bool:
     """Give threads without a session the settings of the session that was made first; whether they have them.
 
     To be called after a query has started: each session that is made, and each query makes one, puts Spark's
-    own function back. If it cannot be done, all works as Spark has it.
+    own function back. If it cannot be done, all works as Spark has it: a query that runs must not be left
+    alone for it.
     """
     assert spark._jvm is not None
     try:
         spark._jvm.org.apache.spark.sql.internal.SQLConf.setSQLConfGetter(_function(spark._jvm))
-    except Py4JJavaError:
+    except (Py4JError, OSError, TypeError):  # to py4j a class that is not there is a package: not callable
         return False
     return True
 
