@@ -184,5 +184,6 @@ def test_the_plan_is_printed_as_people_read_it() -> None:
         "  - old\n"
         "  ! p: state LOST (state version 1 becomes 2 and there is no migrate_state)\n"
         "  ! old: state LOST (the node is removed)\n"
+        "    to keep a copy of this state, take a savepoint first: penstock savepoint create\n"
         "  refused: it is named 'shop' and the new one 'x'"
     )

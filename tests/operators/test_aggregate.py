@@ -124,7 +124,7 @@ def test_what_is_saved_follows_what_changed_and_not_what_is_held() -> None:
         counting(window=ps.tumbling("1h"), parallelism=1), rows(*many, (3, "one", 1), (4, "two", 1))
     )
     epochs(run, 2000)
-    shelf = run._shelves["counts", 0]
+    shelf = run._shelves[1, "counts", 0]
     before = {number: len(value) for number, value in shelf.values.items()}
     epochs(run, 1)
     written = sum(len(value) for number, value in shelf.values.items() if number not in before)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from penstock.control.moves import moves_between
 from penstock.errors import BadChange
 from penstock.operators.operator import overrides
+from penstock.plan.placing import keep_hops
 from penstock.plan.program import Program
 from penstock.topology import specs
 from penstock.topology.describe import diff
@@ -28,33 +30,47 @@ class ChangePlan:
     removed: tuple[str, ...]
     lost: tuple[tuple[str, str], ...]
     """Nodes whose state is lost, and why."""
+    moved: tuple[tuple[str, int, int], ...] = ()
+    """Nodes that keep their state but change their hop, with the old and the new one."""
     refused: str | None = None
     """Why the change cannot be made while the topology runs, if so."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.swapped or self.removed or self.lost)
+        return bool(self.added or self.swapped or self.removed or self.lost or self.moved)
 
     def __str__(self) -> str:
         counts = [
             f"keep {len(self.kept)}",
             f"add {len(self.added)}" if self.added else "",
             f"swap {len(self.swapped)} (state kept)" if self.swapped else "",
+            f"move {len(self.moved)} (state kept)" if self.moved else "",
             f"remove {len(self.removed)}" if self.removed else "",
             f"state LOST: {len(self.lost)}" if self.lost else "",
         ]
         lines = [f"version {self.version}: " + ", ".join(c for c in counts if c)]
         lines += [f"  + {name}" for name in self.added]
         lines += [f"  ~ {name}: {what}" for name, what in self.swapped]
+        lines += [f"  > {name}: state moves from hop {old} to hop {new}" for name, old, new in self.moved]
         lines += [f"  - {name}" for name in self.removed]
         lines += [f"  ! {name}: state LOST ({why})" for name, why in self.lost]
+        if any(name not in self.removed for name, _ in self.lost):
+            lines.append(
+                "    to keep a copy of this state, take a savepoint first: penstock savepoint create"
+            )
         return "\n".join([*lines, *([f"  refused: {self.refused}"] if self.refused else [])])
 
 
 def plan_change(running: Program, desired: Program, *, version: int, hops: int | None = None) -> ChangePlan:
-    """What becomes of each node when ``desired`` takes over from ``running``.
+    """Compare two programs and say, node by node, what happens to the state.
 
-    ``hops`` is the number of exchanges in the running fabric.
+    ``hops`` is the number of exchanges in the running fabric. The plan's program has each node in the hop
+    that it has now, where the order of the graph allows that.
     """
+    hops = max(running.hops, 0) if hops is None else hops
+    refused = _refusal(running, desired, hops)
+    if refused is None:
+        desired = keep_hops(desired, running, hops)
+        refused = _native_out_of_place(running, desired)
     difference = diff(running.graph, desired.graph)
     changed = dict(difference.changed)
     lost = {n.name: why for n in running.hosted.values() if (why := _state_loss(running, desired, n))}
@@ -62,15 +78,18 @@ def plan_change(running: Program, desired: Program, *, version: int, hops: int |
         name: version if name not in running.hosted or name in lost else running.born.get(name, 0)
         for name in desired.hosted
     }
+    program = replace(desired, born=born)
+    moves = moves_between(running, program)
     return ChangePlan(
-        program=replace(desired, born=born),
+        program=program,
         version=version,
         kept=tuple(n.name for n in desired.graph if n.name in running.graph.nodes and n.name not in changed),
         added=difference.added,
         swapped=tuple((name, what) for name, what in changed.items() if name not in lost),
         removed=difference.removed,
         lost=tuple(lost.items()),
-        refused=_refusal(running, desired, hops if hops is not None else max(running.hops, 0)),
+        moved=tuple((name, running.depth[name], program.depth[name]) for name in moves.moved),
+        refused=refused,
     )
 
 
@@ -102,6 +121,17 @@ def _refusal(running: Program, desired: Program, hops: int) -> str | None:
     old, new = ({n.name: n for n in p.natives} for p in (running, desired))
     if old.keys() != new.keys() or any(not old[name].same_as(new[name]) for name in new):
         return "the Spark DataFrame nodes differ, and they are part of Spark's plan"
+    return None
+
+
+def _native_out_of_place(running: Program, placed: Program) -> str | None:
+    """Return why a Spark DataFrame cannot stay behind the hop that Spark's plan has it behind."""
+    for node in placed.natives:
+        if placed.depth[node.name] != running.depth[node.name]:
+            return (
+                f"the Spark DataFrame '{node.name}' would stand behind hop {placed.depth[node.name]} "
+                f"instead of {running.depth[node.name]}, and it is part of Spark's plan"
+            )
     return None
 
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from penstock.control.changes import ChangePlan
 from penstock.control.checkpoint import last_committed, last_planned, plan_again, read_offset
+from penstock.control.moves import moves_between
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import PenstockError, SinkRefused, SinkUnavailable, SourceUnavailable, UserCodeError
+from penstock.errors import (
+    BadChange,
+    PenstockError,
+    SinkRefused,
+    SinkUnavailable,
+    SourceUnavailable,
+    UserCodeError,
+)
 from penstock.plan.program import Program
 from penstock.topology.describe import diff
 
@@ -37,7 +45,23 @@ def let_mended_code_run(directory: RunDirectory, change: ChangePlan) -> None:
     if planned.sources.keys() != change.program.sources.keys():
         return
     if failed[1] == "code" or _makes_the_same(planned, change.program):
+        _require_no_moves(planned, change, begun)
         plan_again(directory.checkpoint, begun, change.version)
+
+
+def _require_no_moves(planned: Program, change: ChangePlan, epoch: int) -> None:
+    """Raise BadChange if the repeated epoch would look for state where it is not yet.
+
+    State moves in the last epoch of the old version, and that is the epoch that cannot be run.
+    """
+    moves = moves_between(planned, change.program)
+    if moves.moved:
+        names = ", ".join(f"'{name}'" for name in moves.moved)
+        raise BadChange(
+            topology=change.program.graph.name,
+            reason=f"epoch {epoch} failed and is repeated first; the state of {names} would change its hop",
+            next_step="mend what failed and start it; make the other changes when the epoch is committed",
+        )
 
 
 def _makes_the_same(planned: Program, mended: Program) -> bool:

@@ -72,6 +72,11 @@ class RunDirectory:
         return self.path / "handover"
 
     @property
+    def moving(self) -> Path:
+        """State on its way from one hop to another (see ``spark.state_moves``)."""
+        return self.path / "moving"
+
+    @property
     def sink_places(self) -> Path:
         """Where sinks have written (see ``control.sink_places``)."""
         return self.path / "sink-places"

@@ -93,7 +93,8 @@ def _stage(run: RunDirectory, staging: Path, deadline: float) -> _Moment:
         staging.mkdir(parents=True)
         for name in ("run.json", "fabric.json", "current", "observed.json"):
             link(run.path / name, staging / name)
-        for folder in ("versions", "checkpoint"):  # the version that is current was there before it was
+        # Versions first: the one that is current was there before it was. Some state may be between two hops.
+        for folder in ("versions", "checkpoint", run.moving.name):
             link_tree(run.path / folder, staging / folder)
         if run.planners.exists():
             shutil.copytree(run.planners, staging / "planners")  # these are appended to

@@ -58,6 +58,9 @@ class SparkShelf:
     def put_head(self, head: bytes) -> None:
         self.put(_HEAD, head)
 
+    def drop_head(self) -> None:
+        self.drop(_HEAD)
+
     def get(self, number: int) -> bytes | None:
         with _no_fault_of_the_operator():
             found = self._values.getValue((number,))

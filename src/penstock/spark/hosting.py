@@ -14,6 +14,7 @@ from pyspark.sql.types import Row
 
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
+from penstock.engine.flow import Departure
 from penstock.engine.outbox import Outbox
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import StateCache
@@ -23,6 +24,7 @@ from penstock.plan.program import Program
 from penstock.spark.handover import payload_of
 from penstock.spark.mirror import Mirrored
 from penstock.spark.rows import METRICS, Stamper
+from penstock.spark.state_moves import STEPS, StateMove
 from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame, mirror_folder
 from penstock.topology.graph import Node
 
@@ -64,8 +66,16 @@ class Host:
         arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
         key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
         mirrored = Mirrored(shelf, mirror_folder(*key))
-        departures, held = run.run(arrivals, max(times, default=None), mirrored, _CACHE.take(key))
-        if held is not None:
+        move = next((self._move(row) for row in rows if row.kind in STEPS), None)
+        if move is not None and move.step == "import":
+            move.carry_out(shelf, mirrored)
+        departures: list[Departure] = []
+        held = _CACHE.take(key)
+        if arrivals or times:
+            departures, held = run.run(arrivals, max(times, default=None), mirrored, held)
+        if move is not None and move.step != "import":
+            move.carry_out(shelf, mirrored)
+        elif held is not None:
             _CACHE.put(key, held)
             counters.holds(node.name, held.nbytes)
         waiting = program.waiting_sinks(self._hop)
@@ -77,6 +87,9 @@ class Host:
         yield from to_rows(
             [stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())]
         )
+
+    def _move(self, row: Row) -> StateMove:
+        return StateMove(self._directory, row.kind, int(bytes(row.payload)), row.node, row.slice)
 
     def _arrival(self, row: Row) -> Arrival:
         payload = payload_of(row.kind, row.payload, self._directory.handover)

@@ -28,6 +28,7 @@ from penstock.frames.frame import DDL
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
 from penstock.spark.reading import IntakePartition, IntakeTask, Share
+from penstock.spark.state_moves import next_version, steps_of
 from penstock.spark.tasks import failures_recorded, known_by, spare_what_was_imported
 
 FORMAT = "penstock"
@@ -87,15 +88,17 @@ class IntakeReader(DataSourceStreamReader):
         with failures_recorded(self._directory):
             self._directory.require_term(self._term)
             honour_hold(self._directory, self._term)
-            version = self._directory.current()
+            version, exports_for = next_version(self._directory, start)
             program = self._directory.load(version)
             ends = self._ends(program, start["sources"])
             before = Punctuations.from_json(start["punctuation"])
             after = self._punctuations(program, before, start["sources"], ends)
-            if (version, ends) == (start["version"], start["sources"]) and not after.moved_since(before):
+            is_same = (version, ends, exports_for) == (start["version"], start["sources"], None)
+            if is_same and not after.moved_since(before):
                 return start
             cut = self._cut(program, start["sources"], ends)
-            return {"version": version, "sources": ends, "punctuation": after.to_json(), **cut}
+            moving = {} if exports_for is None else {"exports": exports_for}
+            return {"version": version, "sources": ends, "punctuation": after.to_json(), **cut, **moving}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[IntakePartition]:
         with failures_recorded(self._directory):
@@ -222,6 +225,7 @@ class IntakeReader(DataSourceStreamReader):
             "lag_bytes": _total(b.bytes for b in backlogs),
             "finished": all(finished),
             "planned_ns": time.time_ns(),
+            "moves": steps_of(self._directory, start, end),
         }
 
 

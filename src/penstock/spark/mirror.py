@@ -34,6 +34,9 @@ class Mirrored:
     def put_head(self, head: bytes) -> None:
         self._shelf.put_head(head)
 
+    def drop_head(self) -> None:
+        self._shelf.drop_head()
+
     def get(self, number: int) -> bytes | None:
         if self._is_trusted:
             with suppress(OSError):

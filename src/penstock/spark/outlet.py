@@ -29,6 +29,7 @@ from penstock.operators.boundary import DEAD_LETTERS
 from penstock.plan.program import Program
 from penstock.spark.handover import clear, payload_of
 from penstock.spark.rows import CLOCK, LETTERS, METRICS
+from penstock.spark.state_moves import note_import
 from penstock.spark.tasks import failures_recorded
 from penstock.topology.schema import Schema
 
@@ -139,6 +140,7 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
     counters = Counters.merged(text for m in messages for text in m.metrics)
     clock = next((m.clock for m in messages if m.clock is not None), None) or {}
     _remember_times(directory, counters)
+    note_import(directory, epoch, clock.get("moves", {}))
     clear(directory.handover, up_to=epoch)
     directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
     if letters and directory.read_careful() == epoch:

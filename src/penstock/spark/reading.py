@@ -107,6 +107,9 @@ class IntakeTask:
         for name, reached in clock["punctuations"].items():
             slices = range(self._program.graph[name].parallelism)
             frames += [stamper.control(name, s, "punctuation", punctuation=reached) for s in slices]
+        for name, (step, slices_, version) in clock["moves"].items():
+            target = str(version).encode()
+            frames += [stamper.control(name, s, step, target) for s in range(slices_)]
         return to_batch(frames)
 
     def _read(self, piece: Piece) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ import polars as pl
 
 from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
+from penstock.control.moves import moves_between
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
+from penstock.engine.log_transfer import read_log, write_log
 from penstock.engine.outbox import Outbox, Parcel
 from penstock.engine.punctuation import Punctuations, Standing, look_at_times
 from penstock.engine.slice_run import Arrival, SliceRun
@@ -49,6 +52,9 @@ class MemoryShelf:
 
     def put_head(self, head: bytes) -> None:
         self._head = head
+
+    def drop_head(self) -> None:
+        self._head = None
 
     def get(self, number: int) -> bytes | None:
         return self.values.get(number)
@@ -84,14 +90,18 @@ class ReferenceRun:
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     epoch: int = 0
     version: int = 1
+    hops: int | None = None
+    """The exchanges of the fabric; None: as many as the present topology needs."""
     now_ns: int = 0
     """The clock on the wall, which stands still unless the test moves it: sources become idle by it."""
 
     def __post_init__(self) -> None:
         self.program: Program = plan(self.topology)
         self.counters = Counters()
-        self._shelves: dict[tuple[str, int], MemoryShelf] = {}
-        self._held: dict[tuple[str, int], Held] = {}
+        self._shelves: dict[tuple[int, str, int], MemoryShelf] = {}
+        """By hop, node and slice: each hop has a store of its own, as on Spark."""
+        self._held: dict[tuple[int, str, int], Held] = {}
+        self._next: ChangePlan | None = None
         self._offsets: dict[str, Offset] = {}
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
         self._punctuations = Punctuations()
@@ -100,12 +110,36 @@ class ReferenceRun:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def change(self, topology: Topology, *, allow_state_loss: bool = False) -> ChangePlan:
-        """Go on with another version of the topology from the next epoch on, as a running one would."""
+        """Go on with another version of the topology, as a running one would: from the next epoch on.
+
+        If state has to change its hop, one more epoch runs the present version and exports it.
+        """
+        running = self._next.program if self._next else self.program
         desired = plan(topology)
-        change = plan_change(self.program, desired, version=self.version + 1, hops=desired.hops)
+        hops = max(running.hops, desired.hops) if self.hops is None else self.hops
+        change = plan_change(running, desired, version=self.version + 1, hops=hops)
         require_applicable(change, allow_state_loss=allow_state_loss)
-        self.topology, self.program, self.version = topology, change.program, change.version
+        self.topology, self.version, self._next = topology, change.version, change
+        if not moves_between(self.program, change.program):
+            self._take_over()
         return change
+
+    def _take_over(self) -> None:
+        """Go on with the next version; state that changes its hop has left the old one."""
+        assert self._next is not None
+        old, self.program, self._next = self.program, self._next.program, None
+        moves = moves_between(old, self.program)
+        copies = {}
+        for name in (*moves.moved, *moves.discarded):
+            for slice_ in range(old.graph[name].parallelism):
+                left = (old.depth[name], name, slice_)
+                self._held.pop(left, None)
+                shelf, copies[name, slice_] = self._shelves.pop(left, MemoryShelf()), BytesIO()
+                write_log(shelf, copies[name, slice_])
+        for name in moves.moved:
+            for slice_ in range(self.program.graph[name].parallelism):
+                place = (self.program.depth[name], name, slice_)
+                read_log(copies[name, slice_], self._shelves.setdefault(place, MemoryShelf()))
 
     def step(self, cut: Epoch | None = None) -> bool:
         """Run one epoch. False if there was nothing to run."""
@@ -113,11 +147,13 @@ class ReferenceRun:
         ranges = {name: self._range(name, cut) for name in self.program.sources}
         punctuations = self._next_punctuations(ranges)
         moved = punctuations.moved_since(self._punctuations)
-        if all(start == end for start, end in ranges.values()) and not moved:
+        if all(start == end for start, end in ranges.values()) and not moved and self._next is None:
             return False
         self._run_epoch(ranges, cut, moved)
         self._offsets.update({name: end for name, (_, end) in ranges.items()})
         self._punctuations = punctuations
+        if self._next is not None:
+            self._take_over()
         self.epoch += 1
         return True
 
@@ -215,7 +251,7 @@ class ReferenceRun:
     def _run_slice(
         self, node: Node, slice_: int, group: list[Parcel], punctuation: int | None, boundary: Boundary
     ) -> Iterable[Parcel]:
-        key = (node.name, slice_)
+        key = (self.program.depth[node.name], node.name, slice_)
         arrivals = [Arrival(p.input, p.source, p.sequence, p.payload) for p in self._in_some_order(group)]
         departures, held = SliceRun(self.program, node, slice_, boundary, self.counters).run(
             arrivals, punctuation, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)

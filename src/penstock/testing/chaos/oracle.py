@@ -70,10 +70,16 @@ def expected_of(versions: Mapping[int, Topology], directory: RunDirectory) -> Re
     left out, is the reference engine's own.
     """
     first = min(versions)
-    reference = LoggedRun(versions[first], version=first)
+    reference = LoggedRun(versions[first], version=first, hops=hops_of(directory))
     replay(reference, versions, directory)
     reference.finish()
     return reference
+
+
+def hops_of(directory: RunDirectory) -> int | None:
+    """Return the number of exchanges in a run's fabric: it decides which state has to change its hop."""
+    fabric = directory.fabric()
+    return None if fabric is None else fabric["hops"]
 
 
 @dataclass
@@ -108,11 +114,12 @@ def replay(
         if epoch < first or (last is not None and epoch > last):
             continue
         offset = read_offset(directory, epoch)
-        if offset["version"] != reference.version and offset["version"] in versions:
-            reference.change(versions[offset["version"]])
-            reference.version = offset["version"]
+        wanted = offset.get("exports", offset["version"])
+        if wanted != reference.version and wanted in versions:
+            reference.change(versions[wanted])
         reference.ends = offset["sources"]
         reference.step()
+        reference.version = wanted
 
 
 def differences(

@@ -11,7 +11,7 @@ from penstock.control.run_directory import RunDirectory
 from penstock.control.savepoint_files import Savepoint, faults
 from penstock.spark.options import RunOptions
 from penstock.spark.rescaling import rescaled
-from penstock.testing.chaos.oracle import LoggedRun, Rows, compare_rows, replay
+from penstock.testing.chaos.oracle import LoggedRun, Rows, compare_rows, hops_of, replay
 from penstock.testing.chaos.places import MASTER, Warm
 from penstock.topology.stream import Topology
 
@@ -52,7 +52,7 @@ def _with_the_same_input(trial: Trial, folder: Path) -> Topology:
 def _rows_after(trial: Trial, savepoint: Savepoint, run: RunDirectory) -> Rows:
     """What the reference engine gives after the epoch of the savepoint, with the restored run's epochs."""
     first = min(trial.versions)
-    reference = LoggedRun(trial.versions[first], version=first)
+    reference = LoggedRun(trial.versions[first], version=first, hops=hops_of(trial.directory))
     replay(reference, trial.versions, trial.directory, last=savepoint.manifest.epoch)
     reference.outputs.clear()
     replay(reference, trial.versions, run, first=savepoint.manifest.epoch + 1)
