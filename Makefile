@@ -52,8 +52,8 @@ bench: $(STAMP) ## every benchmark, median of three (BENCH=name for one)
 chaos: $(STAMP) ## faults of all kinds against every operator and application (SECONDS=600, SEED=0)
 	@$(BIN)/penstock chaos --seconds $(or $(SECONDS),600) --seed $(or $(SEED),0)
 
-chaos-mutations: $(STAMP) ## show that the chaos harness finds what it is there to find: broken copies of Penstock
-	@$(BIN)/python -m penstock.testing.chaos.mutations
+chaos-mutations: $(STAMP) ## show that tests and chaos turn red on broken copies of Penstock, and stay green on a whole one
+	@$(BIN)/python -m tests.mutations
 
 doctor: $(STAMP) ## what this machine has and lacks
 	@$(BIN)/penstock doctor

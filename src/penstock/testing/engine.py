@@ -172,6 +172,10 @@ class ReferenceRun:
             for name, edge in inputs.items()
         }
 
+    def shelf_of(self, node: Node, slice_: int) -> MemoryShelf:
+        """Return the log of a slice's state in the hop where its node stands."""
+        return self._shelves.get((self.program.depth[node.name], node.name, slice_), MemoryShelf())
+
     def letters(self) -> pl.DataFrame:
         """The records that were put aside."""
         return pl.DataFrame(self.dead_letters, schema=to_polars(DEAD_LETTERS))

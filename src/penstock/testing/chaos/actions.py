@@ -18,7 +18,7 @@ from penstock.testing.chaos.damage import Kind, damage, lose_last_commit
 from penstock.testing.chaos.disk import fill
 from penstock.testing.chaos.dying import dying
 from penstock.testing.chaos.faults import Fault
-from penstock.testing.chaos.places import MASTER, Running
+from penstock.testing.chaos.places import BLOCKS, MASTER, Running
 from penstock.testing.chaos.processes import jvms, python_workers, signal_group, strike, wake
 from penstock.testing.chaos.restored import continues_wrongly
 from penstock.testing.chaos.watched import with_points
@@ -59,6 +59,16 @@ def damage_file(kind: Kind) -> Action:
 
 def kill_worker(trial: Trial, running: Running, fault: Fault) -> bool:
     _hit(trial, python_workers(running.pid), signal.SIGKILL)
+    return True
+
+
+def lose_shuffle(trial: Trial, running: Running, fault: Fault) -> bool:
+    """Remove files of a shuffle that is under way; Spark has to make them again."""
+    files = list(BLOCKS.glob("blockmgr-*/*/shuffle_*"))
+    if not files:
+        raise NobodyThere
+    for path in files:
+        path.unlink(missing_ok=True)
     return True
 
 
@@ -109,9 +119,8 @@ def rescale_run(trial: Trial, running: Running, fault: Fault) -> bool:
 
 
 def _other_version(trial: Trial) -> tuple[Topology, Topology]:
-    make = trial.schedule.check.change
-    assert make is not None, "the scenario does not suit the check"
-    plain = make(trial.data)
+    makers = trial.schedule.check.changes
+    plain = makers[(len(trial.versions) - 1) % len(makers)](trial.data)
     return with_points(plain, trial.faults), plain
 
 
@@ -153,7 +162,7 @@ def take_over(trial: Trial, running: Running, fault: Fault) -> bool:
     place: Second = trial.place  # type: ignore[assignment]
     signal_group(running.pid, signal.SIGSTOP)
     last = trial.directory.last_progress()
-    trial.successor = place.take_over(trial.topology, trial.directory.path, trial.until)
+    trial.successor = place.take_over(trial.job)
     trial.after(fault.seconds, partial(signal_group, running.pid, signal.SIGCONT))
     if last is None or not last.finished:  # otherwise there is nothing that it could be refused
         trial.demands.append(partial(_not_refused, running))
@@ -191,6 +200,7 @@ ACTIONS: Mapping[str, Action] = {
     "flip": damage_file("flip"),
     "kill-worker": kill_worker,
     "stop-worker": stop_worker,
+    "lose-shuffle": lose_shuffle,
     "change": change,
     "change-and-die": change_and_die,
     "savepoint": savepoint,

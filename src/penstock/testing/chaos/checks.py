@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from penstock.topology.stream import Topology
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+AS_SHIPPED = {"spark.sql.streaming.minBatchesToRetain": "20"}
+"""How many epochs Spark's logs keep for a user; other checks keep all, so that one can look into them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +44,15 @@ class Check:
     """Sources must be bounded, unless there is a ``feed``."""
     feed: Callable[[Path, int], None] | None = None
     """Adds input to the folder when the run has caught up: called with 1, then with 2."""
-    change: Callable[[Path], Topology] | None = None
-    """Another version of the same topology, for scenarios that change it while it runs."""
+    changes: tuple[Callable[[Path], Topology], ...] = ()
+    """Other versions of the same topology, which scenarios that change it take in turn."""
+    closed_form: Callable[[Mapping[str, pl.DataFrame]], str] | None = None
+    """Gets the rows of each sink and returns what is amiss, or nothing. It must not use what it checks."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of RunOptions that the check needs: spare hops, settings of Spark."""
+
+    commits_files: bool = False
+    """Whether a sink of it commits by renaming files in Python, so that a fault can come in between."""
 
     @property
     def feeds(self) -> int:

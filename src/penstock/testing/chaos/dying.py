@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,29 @@ class Died(BaseException):
 @contextmanager
 def dying(below: Path, *, at_write: int) -> Iterator[None]:
     """Raise Died inside, at a write below a folder; work with fewer writes gets through."""
+    with suppress(Died), _hearing(below, at_write, _die):
+        yield
+
+
+@contextmanager
+def at_write(below: Path, number: int, do: Callable[[], None]) -> Iterator[None]:
+    """Call a function before the so-many-th change to a file below a folder, and before each one after it."""
+    with _hearing(below, number, do):
+        yield
+
+
+@contextmanager
+def _hearing(below: Path, writes: int, do: Callable[[], None]) -> Iterator[None]:
     _hear()
-    _here.below, _here.left = str(below), at_write
+    _here.below, _here.left, _here.do = str(below), writes, do
     try:
         yield
-    except Died:
-        pass
     finally:
         _here.below = None
+
+
+def _die() -> None:
+    raise Died
 
 
 def _hear() -> None:
@@ -53,7 +68,11 @@ def _on_event(event: str, args: tuple[Any, ...]) -> None:
     if any(isinstance(arg, (str, os.PathLike)) and os.fspath(arg).startswith(below) for arg in args[:2]):
         _here.left -= 1
         if _here.left < 0:
-            raise Died
+            do, _here.below = _here.do, None  # what it does to files itself is not counted
+            try:
+                do()
+            finally:
+                _here.below = below
 
 
 def _writes(args: tuple[Any, ...]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,23 @@ import numpy as np
 import polars as pl
 
 import penstock as ps
-from penstock.testing.chaos.checks import Check
+from penstock.testing.chaos import closed_forms as forms
+from penstock.testing.chaos.checks import AS_SHIPPED, Check
 
 ROWS = 1_000
 PER_EPOCH = 200
+LONG_ROWS = 3_250
+LONG_EPOCHS = 65
 SLICES = 6
 SCHEMA = {"n": int, "key": str, "amount": float, "time": dt.datetime}
-_START = np.datetime64("2026-01-01", "us")
 
 
 def events(first: int, count: int) -> pl.DataFrame:
-    """Events of 61 keys, ten a second, every third one two seconds late."""
+    """Make the events that ``closed_forms.event`` describes one by one."""
     n = np.arange(first, first + count)
-    times = _START + ((n / 10 - 2 * (n % 3 == 0)) * 1e6).astype("timedelta64[us]")
+    times = np.datetime64("2026-01-01", "us") + (n * 100_000 - 2_000_000 * (n % 3 == 0)).astype(
+        "timedelta64[us]"
+    )
     keys = pl.Series([f"key-{i * 7919 % 61}" for i in n], dtype=pl.String)
     return pl.DataFrame({"n": n, "key": keys, "amount": (n % 97) / 4, "time": times})
 
@@ -41,6 +46,22 @@ class Totals(ps.Operator):
         state.count("events", rows)
         state.add("total", rows, batch["amount"])
         emit(state.frame(state.changed()))
+
+
+class Numbered(ps.Operator):
+    """Passes each row once, with its number among those of its key."""
+
+    returns = {"key": str, "amount": float, "number": int}
+
+    def init_state(self) -> ps.KeyedTable:
+        return ps.KeyedTable(key={"key": str}, values={"events": int})
+
+    def process(self, batch: pl.DataFrame, state: Any, emit: Any) -> None:
+        rows = state.rows(batch.select("key"))
+        before = state["events"][rows]  # a copy: the next line changes the column
+        state.count("events", rows)
+        nth = pl.int_range(1, pl.len() + 1).over("key")
+        emit(batch.select("key", "amount", number=nth + pl.lit(pl.Series(before))))
 
 
 class Seen(ps.Operator):
@@ -81,10 +102,10 @@ def keyed(folder: Path, *, factor: float = 1.0) -> ps.Topology:
 
 
 def two_hops(folder: Path) -> ps.Topology:
-    """State behind state: totals per key, and of them totals per letter."""
+    """State behind state: rows numbered per key, and totals per letter of those that pass."""
     top = ps.Topology("two-hops")
-    totals = _events(top).key_by("key").process("totals", Totals(), parallelism=SLICES)
-    ends = totals.map("ends", lambda df: df.select(key=pl.col("key").str.slice(-1), amount=pl.col("total")))
+    rows = _events(top).key_by("key").process("numbered", Numbered(), parallelism=SLICES)
+    ends = rows.map("ends", lambda df: df.select(pl.col("key").str.slice(-1), "amount"))
     ends.key_by("key").process("sums", Totals(), parallelism=3).sink("table", ps.Delta(folder / "table"))
     return top
 
@@ -115,7 +136,7 @@ def join(folder: Path) -> ps.Topology:
     right = _events(top, "right", rows=ROWS // 2).map(
         "named", lambda df: df.select("key", "time", other=pl.col("n"))
     )
-    pairs = _events(top).join("pairs", right, on="key", within="3s", parallelism=SLICES)
+    pairs = _events(top).join("pairs", right, on="key", within="5s", parallelism=SLICES)
     pairs.sink("table", ps.Delta(folder / "table"))
     return top
 
@@ -176,20 +197,89 @@ def add_file(folder: Path, part: int) -> None:
     pending.rename(path)
 
 
-def _events(top: ps.Topology, name: str = "events", rows: int = ROWS) -> ps.Stream:
+def moving(folder: Path, shape: str = "alone") -> ps.Topology:
+    """A count that other nodes are put in front of and taken away from again, so that it changes its hop."""
+    top = ps.Topology("moving")
+    stream = _events(top)
+    if shape in ("map", "maps"):
+        stream = stream.shuffle().map("spread", lambda df: df, parallelism=2)
+    if shape == "maps":
+        stream = stream.shuffle().map("again", lambda df: df, parallelism=3)
+    if shape == "count":
+        stream = stream.key_by("key").process("other", Numbered(), parallelism=3)
+    counted = stream.key_by("key").process("numbered", Numbered(), parallelism=SLICES)
+    counted.sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def large_rows(folder: Path) -> ps.Topology:
+    """Rows of a kilobyte to several slices at once and past further hops: payloads are spilled to files."""
+    top = ps.Topology("large-rows")
+    fat = _events(top).map(
+        "fat", lambda df: df.with_columns(text=pl.col("key").repeat_by(200).list.join("-"))
+    )
+    fat.broadcast().process("seen", Seen(), parallelism=3).sink("table", ps.Delta(folder / "table"))
+    fat.filter("some", pl.col("n") % 7 > 0).flat_map("repeated", twice).sink(
+        "rows", ps.Parquet(folder / "rows")
+    )
+    return top
+
+
+def twice(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return every row twice, its amount doubled."""
+    doubled = rows.select("n", "text", twice=pl.col("amount") * 2)
+    return pl.concat([doubled, doubled])
+
+
+def long(folder: Path) -> ps.Topology:
+    """More epochs than the checkpoint's logs keep, and state and a table that are compacted in them."""
+    top = ps.Topology("long")
+    stream = _events(top, rows=LONG_ROWS, per_epoch=LONG_ROWS // LONG_EPOCHS)
+    totals = stream.key_by("key").process("totals", Totals(), parallelism=2)
+    totals.sink("table", ps.Delta(folder / "table"))
+    return top
+
+
+def _events(
+    top: ps.Topology, name: str = "events", rows: int = ROWS, per_epoch: int = PER_EPOCH
+) -> ps.Stream:
     source = ps.Generator(events, schema=SCHEMA, rows=rows, time="time", lateness="2s")
-    return top.source(name, source, rows_per_epoch=PER_EPOCH)
+    return top.source(name, source, rows_per_epoch=per_epoch)
+
+
+def _large(sinks: forms.Sinks) -> str:
+    rows = {"table": sinks["rows"].select("n", "twice")}
+    return forms.stateless(ROWS)(rows) or forms.seen_by_all(ROWS, instances=3)(sinks)
 
 
 FAMILIES = (
-    Check("stateless", stateless),
-    Check("keyed", keyed, change=lambda folder: keyed(folder, factor=2.0)),
-    Check("two-hops", two_hops),
-    Check("windows", windows),
-    Check("join", join),
-    Check("dedupe", dedupe),
-    Check("top-k", top_k),
-    Check("broadcast", broadcast),
-    Check("several-sinks", several_sinks),
-    Check("files", files, feed=add_file),
+    Check("stateless", stateless, closed_form=forms.stateless(ROWS)),
+    Check(
+        "keyed",
+        keyed,
+        changes=(lambda folder: keyed(folder, factor=2.0),),
+        closed_form=forms.running_totals(ROWS, "table", factors=(1.0, 2.0)),
+    ),
+    Check("two-hops", two_hops, closed_form=forms.counted_by_letter(ROWS)),
+    Check("windows", windows, closed_form=forms.windows(ROWS)),
+    Check("join", join, closed_form=forms.pairs(ROWS, ROWS // 2, within_s=5)),
+    Check("dedupe", dedupe, closed_form=forms.firsts(ROWS, within_s=15)),
+    Check("top-k", top_k, closed_form=forms.leaders(ROWS, k=5)),
+    Check("broadcast", broadcast, closed_form=forms.seen_by_all(ROWS, instances=3)),
+    Check(
+        "several-sinks",
+        several_sinks,
+        closed_form=forms.running_totals(ROWS, "delta", "parquet", "lines"),
+        commits_files=True,
+    ),
+    Check("files", files, feed=add_file, closed_form=forms.running_totals(3 * 500, "table")),
+    Check(
+        "moving",
+        moving,
+        changes=tuple(partial(moving, shape=shape) for shape in ("map", "maps", "alone", "count", "map")),
+        closed_form=forms.numbered(ROWS),
+        options={"hops": 3},
+    ),
+    Check("large-rows", large_rows, closed_form=_large),
+    Check("long", long, closed_form=forms.running_totals(LONG_ROWS, "table"), options={"spark": AS_SHIPPED}),
 )

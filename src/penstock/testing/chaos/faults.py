@@ -12,9 +12,13 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
+
+from penstock.testing.chaos.dying import at_write
 
 Deed = Literal["die", "freeze", "sleep", "hold", "jump", "fail", "do"]
 POINTS = {
@@ -23,7 +27,9 @@ POINTS = {
     "reading": "a task has read a part of a source",
     "in-write": "a task has written a part of a sink's rows",
     "written": "a task has written all its rows",
+    "saving": "a slice's state is being saved",
     "before-sink": "all tasks are done, no row is visible",
+    "in-commit": "a sink's commit has made some of its changes to files",
     "after-sink": "a sink's rows are visible, Spark's commit log does not have the epoch",
     "after-commit": "Spark's commit log has the epoch",
 }
@@ -31,6 +37,7 @@ POINTS = {
 COMMITTED = "committed"
 """Not a point of a process: the harness acts when so many epochs are committed."""
 _HELD_AT_MOST_S = 30.0
+_WRITES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,24 @@ def reach(folder: Path, point: str) -> None:
             and (claim(folder, number) or _still_fails(folder, number, fault))
         ):
             _do(folder, number, fault)
+
+
+@contextmanager
+def reaching(folder: Path, point: str, below: Path) -> Iterator[None]:
+    """A process works at a point; a fault kills it at one of its changes to files below a folder."""
+    visit = _visit(folder / f"{point}.visits")
+    for number, values in enumerate(json.loads((folder / "faults.json").read_text())):
+        fault = Fault(**values)
+        if fault.point == point and visit >= fault.visit and number not in fired(folder):
+            with at_write(below, visit % _WRITES, partial(_claim_and_die, folder, number)):
+                yield
+            return
+    yield
+
+
+def _claim_and_die(folder: Path, number: int) -> None:
+    if claim(folder, number):
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def claim(folder: Path, number: int) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from penstock.control.driving import Request
 from penstock.control.restarting import RestartPolicy
 from penstock.control.supervisor import SupervisedRun
-from penstock.spark.options import RunOptions, Until
+from penstock.spark.options import RunOptions
 from penstock.testing.chaos.cluster import StandaloneCluster
 from penstock.testing.chaos.disk import SmallDisk
-from penstock.testing.chaos.places import MASTER, Place, Running, Warm, changes_here_only, run_options
+from penstock.testing.chaos.places import BLOCKS, MASTER, Job, Place, Running, Warm, changes_here_only
 from penstock.testing.chaos.runner_process import RunnerProcess
 from penstock.testing.chaos.schedules import Scenario
 from penstock.topology.stream import Topology
@@ -68,6 +69,7 @@ class Grounds:
         for place in (self._second, self._cluster, self._disk):
             if place is not None:
                 place.close()
+        shutil.rmtree(BLOCKS, ignore_errors=True)
 
 
 class Second:
@@ -77,13 +79,13 @@ class Second:
         self._here = here
         self._runner = self._new_runner()
 
-    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+    def start(self, job: Job) -> Running:
         """In the other process if the run is new, otherwise here."""
-        if (directory / "run.json").exists():
-            return self._here.start(topology, directory, until)
+        if (job.directory / "run.json").exists():
+            return self._here.start(job)
         self.get_ready()
         self._runner.wait_until_warm()
-        return self._runner.start(topology, run_options(directory, self._here.master, until))
+        return self._runner.start(job.topology, job.run_options(self._here.master))
 
     def get_ready(self) -> None:
         """Replace a runner that was killed; the new one gets warm beside the schedules of other scenarios."""
@@ -91,9 +93,9 @@ class Second:
             self._runner.close()
             self._runner = self._new_runner()
 
-    def take_over(self, topology: Topology, directory: Path, until: Until) -> Running:
+    def take_over(self, job: Job) -> Running:
         """Start here although the other one is not known to be dead."""
-        return self._here.start(topology, directory, until, take_over=True)
+        return self._here.start(job, take_over=True)
 
     def close(self) -> None:
         self._runner.close()
@@ -105,10 +107,10 @@ class Second:
 class Supervised:
     """The product's own supervisor: it replaces a driver that dies."""
 
-    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+    def start(self, job: Job) -> Running:
         """In a driver process."""
-        options = run_options(directory, MASTER, until)
-        return RunningSupervised(SupervisedRun(Request(topology, directory, options, RestartPolicy())))
+        request = Request(job.topology, job.directory, job.run_options(MASTER), RestartPolicy())
+        return RunningSupervised(SupervisedRun(request))
 
 
 class RunningSupervised:
@@ -148,15 +150,14 @@ class OnCluster:
         self._options = RunOptions(master=self.cluster.url, spark=self.cluster.settings())
         self._runner = RunnerProcess(self._options)
 
-    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+    def start(self, job: Job) -> Running:
         """On the cluster."""
         if not self._runner.is_alive:
             self._runner.close()
             self._runner = RunnerProcess(self._options)
         self._runner.wait_until_warm()
-        return self._runner.start(
-            topology, run_options(directory, self.cluster.url, until, self.cluster.settings())
-        )
+        options = job.run_options(self.cluster.url, self.cluster.settings())
+        return self._runner.start(job.topology, options)
 
     def close(self) -> None:
         self._runner.close()

@@ -20,12 +20,14 @@ from penstock.connect.sink import Sink
 from penstock.connect.source import Offset
 from penstock.control.run_directory import RunDirectory
 from penstock.errors import BadArgument
-from penstock.spark.offset_log import read_offset
 from penstock.testing.engine import Epoch, ReferenceRun
+from penstock.topology.specs import SinkSpec
 from penstock.topology.stream import Topology
 
 Rows: TypeAlias = Mapping[str, pl.DataFrame]
 """Of sinks, by their names."""
+Log: TypeAlias = Mapping[int, Mapping[str, Any]]
+"""The offsets of epochs by their numbers, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def compare(expected: pl.DataFrame, got: pl.DataFrame) -> Difference:
     """
     if expected.height and got.height:
         got = got.select(expected.columns)
-    wanted, found = _multiset(expected), _multiset(got)
+    wanted, found = multiset(expected), multiset(got)
     extra = found - wanted
     return Difference(
         lost=(wanted - found).total(),
@@ -63,15 +65,15 @@ def compare(expected: pl.DataFrame, got: pl.DataFrame) -> Difference:
     )
 
 
-def expected_of(versions: Mapping[int, Topology], directory: RunDirectory) -> ReferenceRun:
+def expected_of(versions: Mapping[int, Topology], log: Log, hops: int | None) -> ReferenceRun:
     """The run on the reference engine, with the epochs of the offset log, to the end of its input.
 
     The log says only how the input was cut and which version an epoch had: what is read, and that nothing is
     left out, is the reference engine's own.
     """
     first = min(versions)
-    reference = LoggedRun(versions[first], version=first, hops=hops_of(directory))
-    replay(reference, versions, directory)
+    reference = LoggedRun(versions[first], version=first, hops=hops)
+    replay(reference, versions, log)
     reference.finish()
     return reference
 
@@ -103,20 +105,20 @@ class LoggedRun(ReferenceRun):
 def replay(
     reference: LoggedRun,
     versions: Mapping[int, Topology],
-    directory: RunDirectory,
+    log: Log,
     *,
     first: int = 0,
     last: int | None = None,
 ) -> None:
     """Run the epochs that a log holds, from the first to the last one wanted."""
-    epochs = sorted(int(path.name) for path in (directory.checkpoint / "offsets").glob("[0-9]*"))
-    for epoch in epochs:
+    for epoch, offset in log.items():
         if epoch < first or (last is not None and epoch > last):
             continue
-        offset = read_offset(directory, epoch)
         wanted = offset.get("exports", offset["version"])
-        if wanted != reference.version and wanted in versions:
-            reference.change(versions[wanted])
+        # Also versions that no epoch ran: each one decides which hops the next one finds its nodes in.
+        for version in range(reference.version + 1, wanted + 1):
+            if version in versions:
+                reference.change(versions[version])
         reference.ends = offset["sources"]
         reference.step()
         reference.version = wanted
@@ -139,6 +141,12 @@ def compare_rows(topology: Topology, directory: RunDirectory, expected: Rows) ->
         name: compare(_as_kept(sinks[name], rows), rows_of(sinks[name], directory, name))
         for name, rows in expected.items()
     }
+
+
+def rows_of_sinks(topology: Topology, directory: RunDirectory) -> Rows:
+    """Return the rows that each sink of a topology shows."""
+    sinks = {node.name: node.spec.sink for node in topology.graph if isinstance(node.spec, SinkSpec)}
+    return {name: rows_of(sink, directory, name) for name, sink in sinks.items()}
 
 
 def events_of(reference: ReferenceRun) -> int:
@@ -179,7 +187,8 @@ def _as_kept(sink: Sink, rows: pl.DataFrame) -> pl.DataFrame:
     return rows
 
 
-def _multiset(rows: pl.DataFrame) -> Counter[Any]:
+def multiset(rows: pl.DataFrame) -> Counter[Any]:
+    """Count how often each row is there."""
     return Counter(map(_hashable, rows.rows()))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.errors import BadChange
 from penstock.spark.options import RunOptions, Until
@@ -14,8 +15,33 @@ from penstock.spark.runner import Handle, start
 from penstock.topology.stream import Topology
 
 MASTER = "local[2,2]"
-KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000"}
-"""The reference engine repeats a run by its offset log, so all of it must be there."""
+BLOCKS = Path(tempfile.gettempdir(), f"penstock-chaos-blocks-{os.getpid()}")
+"""Where the JVM of this process keeps its blocks, so that a fault finds the files of a shuffle."""
+SETTINGS = {
+    "spark.local.dir": str(BLOCKS),
+    "spark.sql.streaming.minBatchesToRetain": "1000",
+    # State stores are maintained and make snapshots within the few epochs of a schedule.
+    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "3",
+}
+"""Settings of Spark for all schedules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run, and with which options."""
+
+    topology: Topology
+    directory: Path
+    until: Until
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of RunOptions that the check asks for."""
+
+    def run_options(self, master: str, settings: Mapping[str, str] | None = None) -> RunOptions:
+        """Return the options for a place with this master and its own settings of Spark."""
+        spark = {**SETTINGS, **(settings or {}), **self.options.get("spark", {})}
+        given = {"partitions": 2, **self.options, "spark": spark}
+        return RunOptions(directory=self.directory, master=master, until=self.until, **given)
 
 
 class Running(Protocol):
@@ -44,16 +70,8 @@ class Running(Protocol):
 class Place(Protocol):
     """Somewhere to run topologies."""
 
-    def start(self, topology: Topology, directory: Path, until: Until) -> Running:
+    def start(self, job: Job) -> Running:
         """Begin a run, or go on with it."""
-
-
-def run_options(
-    directory: Path, master: str, until: Until, settings: Mapping[str, str] | None = None
-) -> RunOptions:
-    """How schedules run."""
-    spark = {**KEEP_LOGS, **(settings or {})}
-    return RunOptions(directory=directory, master=master, partitions=2, until=until, spark=spark)
 
 
 def changes_here_only(topology: Topology) -> BadChange:
@@ -68,10 +86,10 @@ class Warm:
 
     master: str = MASTER
 
-    def start(self, topology: Topology, directory: Path, until: Until, *, take_over: bool = False) -> Running:
+    def start(self, job: Job, *, take_over: bool = False) -> Running:
         """Begin a run, or go on with it."""
-        options = run_options(directory, self.master, until)
-        return RunningHere(start(topology, replace(options, take_over=take_over)))
+        options = job.run_options(self.master)
+        return RunningHere(start(job.topology, replace(options, take_over=take_over)))
 
 
 class RunningHere:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from penstock.testing.chaos.trial import Outcome
 
-_FIGURES = ("schedules", "fired", "events", "lost", "doubled", "wrong", "worst recovery")
+_FIGURES = ("schedules", "green", "not-fired", "events", "lost", "doubled", "wrong", "worst recovery")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,10 @@ class Tally:
     schedules: int = 0
     fired: int = 0
     """Those in which a fault has happened."""
+    green: int = 0
+    """Those in which all was right, and a fault has happened if one was drawn."""
+    not_fired: int = 0
+    """Those whose faults have not happened: they have shown nothing."""
     events: int = 0
     lost: int = 0
     doubled: int = 0
@@ -28,18 +32,22 @@ class Tally:
     def of(cls, outcome: Outcome) -> Tally:
         found = outcome.difference
         recovery_s = round(outcome.recovery_s, 2)
-        return cls(1, int(outcome.fired), outcome.events, found.lost, found.doubled, found.wrong, recovery_s)
+        idle = bool(outcome.schedule.faults) and not outcome.fired
+        return cls(
+            schedules=1,
+            fired=int(outcome.fired),
+            green=int(not found and not idle),
+            not_fired=int(idle),
+            events=outcome.events,
+            lost=found.lost,
+            doubled=found.doubled,
+            wrong=found.wrong,
+            worst_recovery_s=recovery_s,
+        )
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.schedules + other.schedules,
-            self.fired + other.fired,
-            self.events + other.events,
-            self.lost + other.lost,
-            self.doubled + other.doubled,
-            self.wrong + other.wrong,
-            max(self.worst_recovery_s, other.worst_recovery_s),
-        )
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return Tally(**{**sums, "worst_recovery_s": max(self.worst_recovery_s, other.worst_recovery_s)})
 
     @property
     def is_red(self) -> bool:
@@ -112,7 +120,15 @@ def _shown(tally: Tally | None) -> str:
 
 
 def _figures(tally: Tally) -> list[str]:
-    counts = [tally.schedules, tally.fired, tally.events, tally.lost, tally.doubled, tally.wrong]
+    counts = [
+        tally.schedules,
+        tally.green,
+        tally.not_fired,
+        tally.events,
+        tally.lost,
+        tally.doubled,
+        tally.wrong,
+    ]
     return [*(f"{n:,}" for n in counts), f"{tally.worst_recovery_s:.1f} s"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from penstock.control.run_directory import RunDirectory
 from penstock.control.savepoint_files import Savepoint, faults
 from penstock.spark.options import RunOptions
 from penstock.spark.rescaling import rescaled
+from penstock.testing.chaos.kept_log import KeptLog
 from penstock.testing.chaos.oracle import LoggedRun, Rows, compare_rows, hops_of, replay
 from penstock.testing.chaos.places import MASTER, Warm
 from penstock.topology.stream import Topology
@@ -27,7 +29,7 @@ def continues_wrongly(trial: Trial, savepoint: Savepoint) -> str:
     topology = _with_the_same_input(trial, _empty(folder / "data"))
     options = RunOptions(master=MASTER, partitions=trial.chance.choice((1, 3, 4)))
     run = restore(savepoint, folder / "run", prepare=lambda fresh: rescaled(fresh, options))
-    running = Warm().start(topology, run.path, trial.until)
+    running = Warm().start(replace(trial.job, topology=topology, directory=run.path))
     try:
         while not running.poll(0.2):
             pass
@@ -53,9 +55,9 @@ def _rows_after(trial: Trial, savepoint: Savepoint, run: RunDirectory) -> Rows:
     """What the reference engine gives after the epoch of the savepoint, with the restored run's epochs."""
     first = min(trial.versions)
     reference = LoggedRun(trial.versions[first], version=first, hops=hops_of(trial.directory))
-    replay(reference, trial.versions, trial.directory, last=savepoint.manifest.epoch)
+    replay(reference, trial.versions, trial.log.offsets(), last=savepoint.manifest.epoch)
     reference.outputs.clear()
-    replay(reference, trial.versions, run, first=savepoint.manifest.epoch + 1)
+    replay(reference, trial.versions, KeptLog(run).offsets(), first=savepoint.manifest.epoch + 1)
     reference.finish()
     return reference.result()
 

@@ -9,7 +9,7 @@ from penstock.testing.chaos.endings import DAMAGE, DEATH, DRIVER_DEATH, NO_ROOM,
 from penstock.testing.chaos.faults import COMMITTED, POINTS, Deed, Fault
 from penstock.testing.chaos.schedules import Draw, Scenario
 
-_PROCESS_POINTS = tuple(POINTS)
+_PROCESS_POINTS = tuple(point for point in POINTS if point != "in-commit")
 
 
 def at_point(point: str) -> Draw:
@@ -90,6 +90,18 @@ def during_change(chance: random.Random) -> Sequence[Fault]:
     return [change, *deaths]
 
 
+def many_changes(chance: random.Random) -> Sequence[Fault]:
+    """The topology is changed at every epoch, and a process dies in the middle of it."""
+    changes = [Fault(COMMITTED, epoch, "do", action="change") for epoch in range(1, 4)]
+    return [*changes, any_death(chance)]
+
+
+def in_commit(chance: random.Random) -> Sequence[Fault]:
+    """The process that commits dies between two changes to files, and again when it repeats them."""
+    first = chance.randint(1, 6)
+    return [Fault("in-commit", first + i, "die") for i in range(chance.randint(1, 3))]
+
+
 def during_savepoint(chance: random.Random) -> Sequence[Fault]:
     """A savepoint is taken, and a process dies meanwhile."""
     epoch = chance.randint(1, 3)
@@ -134,6 +146,14 @@ SCENARIOS = (
     *(
         Scenario(point, f"death when {about}", at_point(point), may_end=(DEATH,))
         for point, about in POINTS.items()
+        if point != "in-commit"
+    ),
+    Scenario("in-commit", f"death when {POINTS['in-commit']}", in_commit, may_end=(DEATH,), needs="files"),
+    Scenario(
+        "many-changes", "a change at every epoch, and a death", many_changes, may_end=(DEATH,), changes=True
+    ),
+    Scenario(
+        "shuffle-lost", "files of a shuffle are gone before they are read", from_outside("lose-shuffle")
     ),
     Scenario("driver-ends", "the driver ends between two steps", from_outside("end-query")),
     Scenario("commit-lost", "the last entry of the commit log is lost", from_outside("lose-commit")),

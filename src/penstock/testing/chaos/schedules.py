@@ -30,11 +30,13 @@ class Scenario:
     supervisor with its drivers, or a standalone cluster; the first and the third also on a small disk."""
     changes: bool = False
     """Whether the topology is changed while it runs, so only for checks that have another version."""
+    needs: Literal["", "files"] = ""
+    """``files``: only for checks with a sink that commits by renaming files, in Python."""
     every: int = 1
     """Slow ones take part only in every so-many-th round."""
 
     def suits(self, check: Check) -> bool:
-        return not self.changes or check.change is not None
+        return (not self.changes or bool(check.changes)) and (not self.needs or check.commits_files)
 
     def expects(self, error: PenstockError) -> bool:
         return any(ending.fits(error) for ending in self.may_end)

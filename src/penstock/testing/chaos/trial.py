@@ -21,8 +21,17 @@ from penstock.testing.chaos.actions import ACTIONS, NobodyThere
 from penstock.testing.chaos.damage import Damaged
 from penstock.testing.chaos.endings import LEFTOVER
 from penstock.testing.chaos.faults import COMMITTED
-from penstock.testing.chaos.oracle import Difference, differences, events_of, expected_of
-from penstock.testing.chaos.places import Place, Running
+from penstock.testing.chaos.final_state import state_differs
+from penstock.testing.chaos.kept_log import KeptLog
+from penstock.testing.chaos.oracle import (
+    Difference,
+    differences,
+    events_of,
+    expected_of,
+    hops_of,
+    rows_of_sinks,
+)
+from penstock.testing.chaos.places import Job, Place, Running
 from penstock.testing.chaos.processes import wake
 from penstock.testing.chaos.schedules import Schedule
 from penstock.testing.chaos.watched import with_points
@@ -91,6 +100,7 @@ class Trial:
         self.fed = 0
         """The last part of the input that was added."""
         self.failures: list[str] = []
+        self.log = KeptLog(self.directory)
         self.damaged: Damaged | None = None
         """A file that an action has damaged and that the run has not complained of yet."""
         self.successor: Running | None = None
@@ -100,8 +110,11 @@ class Trial:
         self._later: list[tuple[float, Callable[[], None]]] = []
 
     @property
-    def until(self) -> Until:
-        return "caught-up" if self.schedule.check.feeds else "finished"
+    def job(self) -> Job:
+        """What is started, and started again."""
+        check = self.schedule.check
+        until: Until = "caught-up" if check.feeds else "finished"
+        return Job(self.topology, self.directory.path, until, check.options)
 
     def run(self) -> Outcome:
         """Until all input is through; compare with the reference engine then."""
@@ -111,11 +124,13 @@ class Trial:
         trouble, events = "", 0
         try:
             self._feed_and_run(began + _SECONDS_AT_MOST)
-            reference = expected_of(self.versions, self.directory)
+            reference = expected_of(self.versions, self.log.offsets(), hops_of(self.directory))
             sinks = differences(self.versions, self.directory, reference)
             events = events_of(reference)
             self._do_what_is_due(at_once=True)
-            trouble = "; ".join(filter(None, (demand() for demand in self.demands)))
+            found = [self._against_closed_form(), state_differs(self.directory, reference)]
+            found += [demand() for demand in self.demands]
+            trouble = "; ".join(filter(None, found))
         except Trouble as error:
             trouble = str(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
@@ -132,6 +147,13 @@ class Trial:
             unfired=self._faults_that(happened=False),
             folder=self.folder,
         )
+
+    def _against_closed_form(self) -> str:
+        """Return how the sinks differ from what the check's formula says of them."""
+        closed_form = self.schedule.check.closed_form
+        if closed_form is None:
+            return ""
+        return closed_form(rows_of_sinks(self.versions[max(self.versions)], self.directory))
 
     def after(self, seconds: float, do: Callable[[], None]) -> None:
         """Do something in a while, at the latest at the end."""
@@ -153,7 +175,7 @@ class Trial:
         """Start, and watch until the end (True) or until it has to be started again."""
         try:
             running, self.successor = self.successor, None
-            running = running or self.place.start(self.topology, self.directory.path, self.until)
+            running = running or self.place.start(self.job)
             try:
                 while not running.poll(_LOOK_EVERY_S):
                     if time.monotonic() > deadline:
@@ -191,6 +213,7 @@ class Trial:
 
     def _tend(self, running: Running) -> bool:
         """Let happen what is due; False if the run was ended by it."""
+        self.log.look()
         for path, pid in points.frozen(self.faults):
             self.after(self.schedule.faults[int(path.stem)].seconds, partial(wake, pid))
             path.unlink()

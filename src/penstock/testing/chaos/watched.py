@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
 from penstock.connect.source import Backlog, Batch, Limit, Offset, Reject, Source, SourcePlanner, Split
-from penstock.testing.chaos.faults import reach
+from penstock.operators.keyed import KeyedTable
+from penstock.operators.operator import Operator
+from penstock.testing.chaos.faults import reach, reaching
 from penstock.topology import specs
 from penstock.topology.graph import Graph, Node
 from penstock.topology.schema import Schema
@@ -30,7 +32,40 @@ def _node_with_points(node: Node, faults: str) -> Node:
         return replace(node, spec=replace(node.spec, source=WatchedSource(node.spec.source, faults)))
     if isinstance(node.spec, specs.SinkSpec):
         return replace(node, spec=replace(node.spec, sink=WatchedSink(node.spec.sink, faults)))
+    if isinstance(node.spec, specs.ProcessSpec):
+        return replace(node, spec=replace(node.spec, operator=_watched_operator(node.spec.operator, faults)))
     return node
+
+
+def _watched_operator(operator: Operator, faults: str) -> Operator:
+    """Return the same operator, whose KeyedTables come to a point when they are saved."""
+
+    def init_state(self: Operator) -> Any:
+        state = type(operator).init_state(self)
+        for part in state.values() if isinstance(state, dict) else [state]:
+            if type(part) is KeyedTable:
+                part.__class__ = WatchedTable
+                part.__dict__["faults"] = faults
+        return state
+
+    kind = type(type(operator).__name__, (type(operator),), {"init_state": init_state})
+    watched: Operator = object.__new__(kind)
+    watched.__dict__.update(vars(operator))
+    return watched
+
+
+class WatchedTable(KeyedTable):
+    """A table in which faults happen when it is saved."""
+
+    faults: str
+
+    def export_delta(self) -> bytes:
+        reach(Path(self.faults), "saving")
+        return super().export_delta()
+
+    def export_base(self) -> bytes:
+        reach(Path(self.faults), "saving")
+        return super().export_base()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +150,8 @@ class WatchedSink(Sink):
 
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
         reach(Path(self.faults), "before-sink")
-        self.inner.commit(context, messages)
+        with reaching(Path(self.faults), "in-commit", below=Path(self.faults).parent):
+            self.inner.commit(context, messages)
         reach(Path(self.faults), "after-sink")
 
     def describe(self) -> str:
