@@ -1,6 +1,6 @@
 """Show that the tests and the chaos harness find what they are there to find: broken copies of Penstock.
 
-`python -m tests.mutations [NAME …]` breaks one thing at a time, in a copy of the package in a folder of its own,
+`python -m tests.mutations [NAME …]` breaks one thing at a time, in a copy of the package in its own folder,
 and runs on the copy what has to turn red. As a control, each command also runs on a copy that is not broken.
 """
 
