@@ -214,6 +214,13 @@ class MissingExtra(EnvironmentError_, ImportError):
     template = "{what} needs the package '{package}'; run: pip install 'penstock[{extra}]'"
 
 
+class NdpiUnusable(EnvironmentError_, ImportError):
+    """nDPI is missing, or is not the library whose binary interface is declared here; it is not called."""
+
+    condition = "NDPI_UNUSABLE"
+    template = "nDPI cannot be used: {what} is {got}; allowed: {allowed}; {next_step}"
+
+
 class SourceUnavailable(EnvironmentError_):
     """A source cannot be read."""
 

@@ -162,7 +162,7 @@ def test_an_engine_that_is_not_there_is_refused_with_the_reason(
 ) -> None:
     from penstock.net import dpi
 
-    monkeypatch.setattr("penstock.net.dpi.ndpi.NFSTREAM", "0.0.0")
+    monkeypatch.setattr("penstock.net.dpi.abi.NFSTREAM", "0.0.0")
     dpi.engine.cache_clear()
     with pytest.raises(BadArgument, match="nfstream"):
         app_tracker.topology(tmp_path, engine="ndpi")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.doctor import Check, check_package, examine, report, to_json, within
+from penstock.net.dpi import abi
 
 
 def missing(name: str) -> str:
@@ -23,6 +24,25 @@ def test_everything_that_a_run_needs_is_examined(tmp_path: Path) -> None:
 
 def test_packages_of_extras_are_not_asked_for(tmp_path: Path) -> None:
     assert "pytest" not in {check.name for check in examine(tmp_path)}
+
+
+def ndpi_check(tmp_path: Path) -> Check:
+    return next(check for check in examine(tmp_path) if check.name == "nDPI")
+
+
+def test_an_ndpi_with_another_layout_is_told_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ndpi_check(tmp_path).found.startswith("not installed"):
+        pytest.skip("nfstream is not here (extra dpi)")
+    assert ndpi_check(tmp_path).status == "ok"
+    flow = abi.STRUCTS["struct ndpi_flow_struct"]
+    monkeypatch.setattr(abi, "STRUCTS", {"struct ndpi_proto": (24, {}), "struct ndpi_flow_struct": flow})
+    told = ndpi_check(tmp_path)
+    assert (told.status, told.found) == (
+        "warn", "not used: struct ndpi_proto is 56 bytes, allowed: 24 bytes",
+    )  # fmt: skip
+    assert "nfstream==" in told.advice
 
 
 def test_a_package_within_its_range_is_well() -> None:

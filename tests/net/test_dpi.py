@@ -13,9 +13,10 @@ from tests.net import hellos as h
 from tests.net.answers import DATA, MISSING
 
 from penstock import net
+from penstock.errors import NdpiUnusable
 from penstock.net.compare_applications import compare_applications
-from penstock.net.dpi import _engine, engine, ndpi
-from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable, one_flow
+from penstock.net.dpi import _engine, abi, engine, ndpi
+from penstock.net.dpi.ndpi import Ndpi, one_flow
 from penstock.net.dpi.records import Record, pack
 from penstock.net.dpi.verdict import Engine, FirstPackets
 from penstock.net.quic_keys import V1, V2, initial_keys
@@ -259,9 +260,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         if what == "missing":
             monkeypatch.setitem(sys.modules, "_lib_engine", None)
         elif what == "another version":
-            monkeypatch.setattr(ndpi, "NFSTREAM", "6.5.4")
-        elif what == "another layout":
-            monkeypatch.setattr(ndpi, "_FLOW", {"no_such_field": 0})
+            monkeypatch.setattr(abi, "NFSTREAM", "6.5.4")
         else:
             monkeypatch.setattr(ndpi, "_QUERY", h.dns_query("www.example.org"))
 
@@ -272,7 +271,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     "what",
     [
         "missing",
-        *(pytest.param(w, marks=NEEDS_NDPI) for w in ("another version", "another layout", "another answer")),
+        *(pytest.param(w, marks=NEEDS_NDPI) for w in ("another version", "another answer")),
     ],
 )
 def test_an_engine_that_changed_is_refused_and_the_built_in_one_takes_over(

@@ -207,9 +207,9 @@ def columns(*, gprs: bool = False, defragment: bool = False) -> tuple[str, ...]:
 
 def _engine(choice: Literal["best", "ndpi", "builtin"]) -> Literal["ndpi", "builtin"]:
     """The engine that there is; says which on standard error, and why."""
+    from penstock.errors import NdpiUnusable
     from penstock.net.dpi import engine
     from penstock.net.dpi.builtin import Builtin
-    from penstock.net.dpi.ndpi import NdpiUnusable
 
     try:
         name, why = engine("builtin" if choice == "builtin" else "ndpi").name, ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from penstock.cli import numbers
-from penstock.errors import JavaNotFound
+from penstock.errors import JavaNotFound, NdpiUnusable
 
 Status = Literal["ok", "warn", "missing"]
 _GIB = 1 << 30
@@ -49,6 +49,7 @@ def examine(directory: Path) -> list[Check]:
         _shared_memory(Path("/dev/shm")),
         _kernel_cache(),
         *_packages(),
+        _ndpi(),
     ]
 
 
@@ -147,6 +148,23 @@ def _kernel_cache() -> Check:
     return Check(
         "compiled kernels", "warn", f"{folder} cannot be written: compiled anew in each process", advice
     )
+
+
+def _ndpi() -> Check:
+    """Compare nDPI with what is declared of it, without calling what could do harm."""
+    from penstock.net.dpi import abi
+
+    try:
+        metadata.version("nfstream")
+    except metadata.PackageNotFoundError:
+        return Check("nDPI", "ok", "not installed (extra dpi): the built-in engine recognises applications")
+    try:
+        abi.loaded()
+    except NdpiUnusable as error:
+        told = error.parameters
+        found = f"not used: {told['what']} is {told['got']}, allowed: {told['allowed']}"
+        return Check("nDPI", "warn", found, str(told["next_step"]))
+    return Check("nDPI", "ok", f"{abi.NDPI} (nfstream {abi.NFSTREAM})")
 
 
 def _packages(installed: Callable[[str], str] = metadata.version) -> Iterator[Check]:

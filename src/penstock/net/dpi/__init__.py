@@ -34,7 +34,8 @@ def _engine(choice: Choice) -> Engine:
 
     if choice == "builtin":
         return Builtin()
-    from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable
+    from penstock.errors import NdpiUnusable
+    from penstock.net.dpi.ndpi import Ndpi
 
     try:
         return Ndpi()

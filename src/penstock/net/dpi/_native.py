@@ -8,6 +8,10 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from penstock.net.dpi.abi import RESULT_BYTES, WORD_BYTES
+
+_RESULT = ir.ArrayType(ir.IntType(64), RESULT_BYTES // WORD_BYTES)
+
 
 @intrinsic
 def _call(context: Any, address: Any, arguments: Any) -> Any:
@@ -29,14 +33,14 @@ def _call(context: Any, address: Any, arguments: Any) -> Any:
 
 @intrinsic
 def _call_for_struct(context: Any, address: Any, out: Any, arguments: Any) -> Any:
-    """Call a C function with integers and pointers that returns a struct of more than two words.
+    """Call a C function with integers and pointers that returns a struct of RESULT_BYTES bytes.
 
-    Where such a struct goes differs from processor to processor; the compiler knows.
+    Where a struct of more than two words goes differs from processor to processor; the compiler knows.
     """
     signature = types.void(types.int64, types.int64, arguments)
 
     def build(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        word, struct = ir.IntType(64), ir.ArrayType(ir.IntType(64), 3).as_pointer()
+        word, struct = ir.IntType(64), _RESULT.as_pointer()
         given = [builder.extract_value(values[2], k) for k in range(len(arguments))]
         kind = ir.FunctionType(ir.VoidType(), [struct, *([word] * len(given))])
         function = builder.inttoptr(values[0], kind.as_pointer())

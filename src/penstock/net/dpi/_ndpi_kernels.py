@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, bounded, kernel
+from penstock.net.dpi import abi
 from penstock.net.dpi import records as r
 from penstock.net.dpi._ip import packet
 from penstock.net.dpi._native import call, call_for_struct
@@ -15,7 +16,8 @@ MODULE, PROCESS, GIVE_UP, RELEASE = range(4)
 ADDRESSES = 4
 P_MASTER, P_APPLICATION, P_CATEGORY, F_STATE, F_CONFIDENCE, F_HOST = range(6)
 PLACES = 6
-HOST = 80
+LONGEST = 40 + 20 + 65_535
+"""The longest packet that `packet` writes."""
 # Rows of the answers.
 DECIDED, MASTER, APPLICATION, CONFIDENCE, CATEGORY, HOST_SIZE = range(6)
 ANSWERS = 6
@@ -23,6 +25,13 @@ _CLASSIFIED = 3
 _NONE = np.int64(0)
 
 
+@bounded(
+    "ends[-1] <= len(data) and answers.shape == (ANSWERS, len(ends) - 1)",
+    "all(len(ends) - 1 == len(part) for part in (src_high, src_low, dst_high, dst_low, src_port, dst_port))",
+    "len(ends) - 1 == len(protocol) == len(is_last) and len(hosts) >= abi.HOST_BYTES * (len(ends) - 1)",
+    "len(content) >= LONGEST and len(addresses) == ADDRESSES and len(places) == PLACES",
+    "len(proto) == abi.RESULT_BYTES and len(flow) >= places[F_HOST] + abi.HOST_BYTES",
+)
 @kernel
 def judge(
     data: Column, ends: Column, src_high: Column, src_low: Column, dst_high: Column, dst_low: Column,
@@ -65,7 +74,7 @@ def judge(
             answers[CATEGORY, f] = get(proto, places[P_CATEGORY], 4)
             answers[CONFIDENCE, f] = get(flow, places[F_CONFIDENCE], 4)
             size, first = 0, places[F_HOST]
-            while size < HOST and flow[first + size] != 0:
+            while size < abi.HOST_BYTES and flow[first + size] != 0:
                 hosts[size_of_hosts + size] = flow[first + size]
                 size += 1
             answers[HOST_SIZE, f] = size

@@ -1,14 +1,13 @@
 """nDPI, through the engine inside of the ``nfstream`` package (extra ``dpi``).
 
-The engine is a private module, so the version is pinned, the layout of its structures is read from the module
-itself, and what is known is asked at the start. nDPI's caches over flows are switched off: with them
+The engine is a private module, so the version is pinned, `abi` compares all that is declared of it with the
+loaded library, and what is known is asked at the start. nDPI's caches over flows are switched off: with them
 a verdict would depend on which other flows this process has seen, and change after a recovery.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib
 import threading
 from typing import Any, ClassVar
 
@@ -16,11 +15,10 @@ import numpy as np
 
 from penstock.frames._jit import readonly
 from penstock.net.dpi import _ndpi_kernels as k
+from penstock.net.dpi import abi
 from penstock.net.dpi.records import Record, pack
 from penstock.net.dpi.verdict import UNKNOWN, FirstPackets, Label, Verdicts, texts
 
-NFSTREAM = "6.6.0"
-"""The version whose private engine this is written for; `pyproject.toml` pins the same."""
 UNREAD = {
     "tls": ("metadata.sha1_fingerprint", "metadata.ja3s_fingerprint", "metadata.ja4c_fingerprint"),
     None: ("metadata.tcp_fingerprint", "metadata.ndpi_fingerprint", "flow_risk.all", "dpi.compute_entropy"),
@@ -33,7 +31,6 @@ _CONFIDENCES = (
     "Unknown", "Match by port", "Match by nBPF", "DPI (partial)", "DPI (partial cache)", "DPI (cache)", "DPI",
     "Match by IP", "DPI (aggressive)", "Match by custom rule",
 )  # fmt: skip
-_FLOW = {"state": k.F_STATE, "confidence": k.F_CONFIDENCE, "host_server_name": k.F_HOST}
 _FUNCTIONS = {
     "ndpi_detection_process_packet": k.PROCESS,
     "ndpi_detection_giveup": k.GIVE_UP,
@@ -41,10 +38,6 @@ _FUNCTIONS = {
 }
 _NAME = 64
 _QUERY = bytes.fromhex("abcd01000001000000000000") + b"\x03www\x07netflix\x03com\0\0\x01\0\x01"
-
-
-class NdpiUnusable(ImportError):
-    """nfstream's engine is missing, or is not the one that this was written for."""
 
 
 class Ndpi:
@@ -56,18 +49,20 @@ class Ndpi:
         try:
             self._open()
         except (AttributeError, KeyError, ValueError, TypeError) as error:
-            raise NdpiUnusable(f"nfstream's engine has changed: {type(error).__name__}: {error}") from error
+            got = f"not as expected ({type(error).__name__}: {error})"
+            raise abi.unusable("nfstream's engine", got, f"that of {abi.NFSTREAM}") from error
         self._content = np.zeros(1 << 17, np.uint8)
         self._check()
+        abi.check_guard(self._room[abi.RESULT_BYTES :])
 
     @property
     def name(self) -> str:
-        return f"nDPI {self._version} (nfstream {NFSTREAM})"
+        return f"nDPI {abi.NDPI} (nfstream {abi.NFSTREAM})"
 
     def judge(self, flows: FirstPackets) -> Verdicts:
         n = len(flows)
         answers = np.zeros((k.ANSWERS, n), np.int64)
-        hosts = np.empty(n * k.HOST, np.uint8)
+        hosts = np.empty(n * abi.HOST_BYTES, np.uint8)
         with self._lock:  # nDPI keeps scratch space for one packet at a time
             judge: Any = k.judge
             size = judge(
@@ -79,23 +74,13 @@ class Ndpi:
         return Verdicts(answers[k.DECIDED] == 1, label, labels, texts(hosts[:size], answers[k.HOST_SIZE]))
 
     def _open(self) -> None:
-        try:
-            engine = importlib.import_module("_lib_engine")
-        except ImportError as error:
-            raise NdpiUnusable(
-                f"nfstream is not installed: pip install 'penstock[dpi]' ({NFSTREAM})"
-            ) from error
+        engine, self._library = abi.loaded()
         ffi, lib = engine.ffi, engine.lib
-        version = ffi.string(lib.engine_lib_version()).decode()
-        if version != NFSTREAM:
-            raise NdpiUnusable(f"nfstream {version} is installed, its engine was tried with {NFSTREAM}")
-        self._version = ffi.string(lib.engine_lib_ndpi_version()).decode()
         checker = ffi.new("struct dissector_checker *")
         checker.flow_size = ffi.sizeof("struct ndpi_flow_struct")
         module = lib.dissector_init(checker)
         if module == ffi.NULL:
-            raise NdpiUnusable("nfstream's engine and the nDPI inside of it do not fit")
-        self._library = ctypes.CDLL(str(engine.__file__))
+            raise abi.unusable("the nDPI inside of nfstream's engine", "not the one that fits", abi.NDPI)
         self._addresses = np.zeros(k.ADDRESSES, np.int64)
         self._addresses[k.MODULE] = int(ffi.cast("intptr_t", module))
         for name, place in _FUNCTIONS.items():
@@ -103,11 +88,10 @@ class Ndpi:
             self._addresses[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
         self._settle()
         lib.dissector_configure(module)
-        self._flow, self._proto = (
-            np.zeros(ffi.sizeof(struct), np.uint8)
-            for struct in ("struct ndpi_flow_struct", "struct ndpi_proto")
-        )
-        self._places = _places(ffi)
+        self._flow = np.zeros(ffi.sizeof("struct ndpi_flow_struct"), np.uint8)
+        self._room = np.full(abi.RESULT_BYTES + abi.GUARD_BYTES, abi.GUARD, np.uint8)
+        self._proto = self._room[: abi.RESULT_BYTES]
+        self._places = _places()
         self._names = _Names(self._library, int(self._addresses[k.MODULE]))
 
     def _settle(self) -> None:
@@ -119,17 +103,17 @@ class Ndpi:
         unread = [(group, name) for group, names in UNREAD.items() for name in names]
         for group, name in (*((None, f"lru.{cache}.size") for cache in CACHES), *unread):
             if configure(module, group and group.encode(), name.encode(), b"0") != 0:
-                raise NdpiUnusable(f"nDPI has no setting '{name}' that could be switched off")
+                raise abi.unusable(f"nDPI's setting '{name}'", "missing", "one that can be switched off")
 
     def _check(self) -> None:
         """Ask what is known; a module that changed in silence must not judge."""
         seen = self.judge(one_flow([Record(_QUERY)], protocol=17, src_port=40000, dst_port=53))
         found = (seen.of(0).application, seen.hosts[0])
         if found != ("DNS.NetFlix", "www.netflix.com"):
-            raise NdpiUnusable(f"nDPI should see a DNS query for www.netflix.com, and sees {found}")
+            raise abi.unusable("nDPI's answer to a DNS query for www.netflix.com", found, "DNS.NetFlix")
         guessed = self.judge(one_flow([Record(b"?")], protocol=6, src_port=40000, dst_port=22)).of(0)
         if (guessed.application, guessed.confidence) != ("SSH", "Match by port"):
-            raise NdpiUnusable(f"nDPI should guess SSH by its port, and says {guessed}")
+            raise abi.unusable("nDPI's guess for port 22", guessed, "SSH, Match by port")
 
     def _labels(self, answers: Any) -> tuple[Any, tuple[Label, ...]]:
         """Each distinct answer is put into words once."""
@@ -155,6 +139,7 @@ class _Names:
         self._module = module
         self._of_application = library.ndpi_protocol2name
         self._of_application.argtypes = (ctypes.c_void_p, _Pair, ctypes.c_char_p, ctypes.c_uint)
+        self._of_application.restype = ctypes.c_void_p
         self._of_category = library.ndpi_category_get_name
         self._of_category.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self._of_category.restype = ctypes.c_char_p
@@ -187,12 +172,15 @@ def one_flow(
     )  # fmt: skip
 
 
-def _places(ffi: Any) -> Any:
-    """Where things lie, as the module itself tells."""
+def _places() -> Any:
+    """Where things lie in nDPI's structs."""
+    (_, proto), (_, flow) = (abi.STRUCTS[name] for name in ("struct ndpi_proto", "struct ndpi_flow_struct"))
     places = np.zeros(k.PLACES, np.int64)
-    for name, place in _FLOW.items():
-        places[place] = ffi.offsetof("struct ndpi_flow_struct", name)
-    places[k.P_MASTER] = ffi.offsetof("struct ndpi_proto", "proto")
+    places[k.P_MASTER] = proto["proto"][0]
     places[k.P_APPLICATION] = places[k.P_MASTER] + 2
-    places[k.P_CATEGORY] = ffi.offsetof("struct ndpi_proto", "category")
+    places[k.P_CATEGORY] = proto["category"][0]
+    for name, place in (
+        ("state", k.F_STATE), ("confidence", k.F_CONFIDENCE), ("host_server_name", k.F_HOST),
+    ):  # fmt: skip
+        places[place] = flow[name][0]
     return places
