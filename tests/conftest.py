@@ -7,9 +7,19 @@ from typing import Any
 
 from hypothesis import settings
 
+from tests import bounds
+
 settings.register_profile("penstock", deadline=None)  # tests are never timed: machines are busy
 settings.load_profile("penstock")
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before polars is imported: the tests share the cores
+
+if bounds.is_wanted():
+    bounds.refuse_negative_indices()
+
+
+def pytest_sessionfinish() -> None:
+    """Note which kernels ran with bounds checks."""
+    bounds.record()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -10,7 +10,7 @@ import sys
 CRASHES, RAISES, HANGS = 37, 61, 90
 
 
-def main(_corpus: str, _seed: str, *ranges: str) -> None:
+def main(_corpus: str, _seed: str, _mode: str, *ranges: str) -> None:
     """Tell as a worker does."""
     for batch in ranges:
         first, _, stop = batch.partition(":")

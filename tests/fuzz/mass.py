@@ -7,7 +7,6 @@ asked again with fewer and fewer inputs until those that do it are left.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import selectors
@@ -16,15 +15,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
-import penstock
+from tests import bounds
 
+Mode = Literal["mutated", "heavy"]
+"""Small mutated captures; or captures that fill the state, and end in small epochs (see `heavy`)."""
 BATCH = 4096  # each input of a batch has a VLAN of its own
+HEAVY_BATCH = 256
 _COMPILING_S = 300  # before a worker's first batch is done; once for each version of the code
 _BUSY_MACHINE = 20  # how many times longer the clock may run than the worker did
 _LOOK_EVERY_S = 1.0
@@ -52,9 +53,9 @@ class Failed(Exception):
         self.batch = batch
 
 
-def batches(count: int) -> list[range]:
+def batches(count: int, size: int = BATCH) -> list[range]:
     """So many inputs in batches."""
-    return [range(first, min(first + BATCH, count)) for first in range(0, count, BATCH)]
+    return [range(first, min(first + size, count)) for first in range(0, count, size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Lab:
     corpus: Path
     seed: int
     home: Path
+    mode: Mode = "mutated"
     worker: str = "tests.fuzz.worker"
     silence_s: float = 60
 
@@ -114,9 +116,8 @@ def _fails(lab: Lab, numbers: range) -> bool:
 
 def _worker(lab: Lab, todo: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What a worker tells after each batch; ends it in any case."""
-    cache_dir = str(lab.home / "numba" / _version())
-    environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache_dir}
-    command = [sys.executable, "-m", lab.worker, str(lab.corpus), str(lab.seed), *todo]
+    environment = bounds.environment(lab.home / "numba")
+    command = [sys.executable, "-m", lab.worker, str(lab.corpus), str(lab.seed), lab.mode, *todo]
     with (
         open(lab.home / "worker.err", "w+b") as errors,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment) as process,
@@ -135,14 +136,6 @@ def _worker(lab: Lab, todo: Sequence[str]) -> Iterator[dict[str, Any]]:
             lines = errors.read().decode(errors="replace").splitlines()[-_ERROR_LINES:]
             why = f"signal {-code}" if code < 0 else f"exit {code}"
             raise Failed(now, "\n".join([why, *lines]))
-
-
-@cache
-def _version() -> str:
-    """The code as a number: numba does not notice when a step that a kernel calls has changed."""
-    folder = Path(penstock.__file__).parent
-    sources = b"".join(path.read_bytes() for path in sorted(folder.rglob("*.py")))
-    return hashlib.sha1(sources).hexdigest()[:12]
 
 
 def _lines(process: subprocess.Popen[bytes], silence_s: float) -> Iterator[dict[str, Any]]:

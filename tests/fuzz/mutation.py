@@ -22,13 +22,18 @@ class Mutator:
         rng = random.Random(self._seed << 40 | number)
         data = bytearray(rng.choice(self._corpus))
         first = 0 if rng.random() < 0.05 else min(_KEPT_HEAD, len(data))
-        for _ in range(rng.choice((1, 1, 2, 2, 3, 4, 6, 10, 24))):
-            if len(data) > first:
-                rng.choice(_EDITS)(data, rng.randrange(first, len(data)), rng)
+        edit(data, first, rng.choice((1, 1, 2, 2, 3, 4, 6, 10, 24)), rng)
         if rng.random() < 0.15:
             other = rng.choice(self._corpus)
             data += other[rng.randrange(len(other)) if rng.random() < 0.5 else _KEPT_HEAD :]
         return bytes(data[:_MOST_BYTES])
+
+
+def edit(data: bytearray, first: int, times: int, rng: random.Random) -> None:
+    """Change some bytes from ``first`` on, in place."""
+    for _ in range(times):
+        if len(data) > first:
+            rng.choice(_EDITS)(data, rng.randrange(first, len(data)), rng)
 
 
 def _flip(data: bytearray, at: int, rng: random.Random) -> None:

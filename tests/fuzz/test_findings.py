@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz import mass, whole_path
+from penstock.errors import InternalError
+from penstock.net import _tcp_layout
+from tests.fuzz import heavy, mass, whole_path
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.seeds import seeds
 from tests.fuzz.worker import engines
@@ -48,8 +51,27 @@ def test_inputs_that_kill_a_worker_are_found_and_the_search_goes_on(
     assert [mass.shrunk(lab, batch) for batch, _ in ran.failed[:2]] == [[37], [61]]
 
 
+def test_captures_that_fill_the_state_go_the_whole_way_and_give_little_before_their_end() -> None:
+    made = [heavy.capture(random.Random(number)) for number in range(150)]
+    found = whole_path.follow(made, engines(), tail=heavy.TAIL)
+    assert min(found.packets, found.flows, found.stream_bytes) > 100
+
+
+def test_heavy_inputs_find_a_size_that_is_derived_from_the_batch_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [heavy.Heavy(1).made(number) for number in range(64)]
+    whole_path.follow(made, ("builtin",), tail=heavy.TAIL)
+    monkeypatch.setattr(_tcp_layout, "most_pieces", lambda held, segments: held + 4 * segments + 8)
+    with pytest.raises(InternalError) as error:
+        whole_path.follow(made, ("builtin",), tail=heavy.TAIL)
+    assert "TCP pieces that wait" in error.value.parameters["what"]
+
+
 @pytest.mark.parametrize("finding", FINDINGS, ids=[path.name for path in FINDINGS])
 def test_what_was_found_once_goes_the_whole_way(finding: Path, tmp_path: Path) -> None:
     capture = finding.read_bytes()
     whole_path.follow([capture], engines())
+    for tail in (1, 2):
+        whole_path.follow([capture], engines(), tail=tail)
     whole_path.inspect_as_file(capture, tmp_path)

@@ -1,7 +1,7 @@
 """A process that leads batches of mutated captures through compiled kernels, and tells how far it is.
 
-``python -m tests.fuzz.worker CORPUS SEED RANGE…`` takes the inputs of each RANGE (``0:2048``) as one batch
-and writes a line of JSON before and after it. What goes wrong ends the process: `mass` finds the input.
+``python -m tests.fuzz.worker CORPUS SEED MODE RANGE…`` takes the inputs of each RANGE (``0:2048``) as one
+batch and writes a line of JSON before and after it. What goes wrong ends the process: `mass` finds the input.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from pathlib import Path
 
 import psutil
 
+from penstock.errors import NdpiUnusable
 from penstock.net import capture
 from penstock.net.dpi import Choice
-from penstock.net.dpi.ndpi import Ndpi, NdpiUnusable
+from penstock.net.dpi.ndpi import Ndpi
+from tests import bounds
+from tests.fuzz.heavy import TAIL, Heavy
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.whole_path import Followed, follow, inspect_as_file
 
@@ -42,26 +45,32 @@ def corpus_of(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()]
 
 
-def run(numbers: Sequence[int], mutator: Mutator, judges: Sequence[Choice], folder: Path) -> Followed:
+def run(numbers: Sequence[int], inputs: Mutator | Heavy, judges: Sequence[Choice], folder: Path) -> Followed:
     """Lead the inputs with these numbers through everything."""
-    captures = [mutator.made(number) for number in numbers]
+    captures = [inputs.made(number) for number in numbers]
     for number, made in zip(numbers, captures, strict=True):
         if number % _INSPECTED == 0:
             inspect_as_file(made, folder)
-    return follow(captures, judges)
+    return follow(captures, judges, tail=TAIL if isinstance(inputs, Heavy) else 0)
 
 
-def main(corpus: str, seed: str, *ranges: str) -> None:
+def inputs_of(mode: str, corpus: Path, seed: int) -> Mutator | Heavy:
+    """What makes the inputs of a mode."""
+    return Heavy(seed) if mode == "heavy" else Mutator(corpus_of(corpus), seed)
+
+
+def main(corpus: str, seed: str, mode: str, *ranges: str) -> None:
     """Run all batches in order."""
     faulthandler.enable()
     capture.BUFFER_BYTES, capture.BLOCK_RECORDS = _BUFFER_BYTES, _BLOCK_RECORDS
-    mutator, judges, process = Mutator(corpus_of(Path(corpus)), int(seed)), engines(), psutil.Process()
+    bounds.refuse_negative_indices()
+    inputs, judges, process = inputs_of(mode, Path(corpus), int(seed)), engines(), psutil.Process()
     with tempfile.TemporaryDirectory() as folder:
         for batch in ranges:
             first, _, stop = batch.partition(":")
             _tell(begun=batch)
             started, worked = time.perf_counter(), time.process_time()
-            found = run(range(int(first), int(stop)), mutator, judges, Path(folder))
+            found = run(range(int(first), int(stop)), inputs, judges, Path(folder))
             seconds = time.perf_counter() - started
             _tell(
                 done=batch,

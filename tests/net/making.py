@@ -60,13 +60,13 @@ def gtp(payload: bytes, teid: int = 0xCAFE, extensions: Sequence[bytes] = ()) ->
 
 def pcap(
     packets: Sequence[bytes], *, order: Order = "<", is_nano: bool = False, link: int = ETHERNET,
-    snap: int = 65535, start_s: int = 1_700_000_000,
+    snap: int = 65535, start_s: int = 1_700_000_000, step_s: int = 1,
 ) -> bytes:  # fmt: skip
     magic = 0xA1B23C4D if is_nano else 0xA1B2C3D4
     parts = [struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, snap, link)]
     for i, packet in enumerate(packets):
         kept = packet[:snap]
-        parts += (struct.pack(f"{order}IIII", start_s + i, i, len(kept), len(packet)), kept)
+        parts += (struct.pack(f"{order}IIII", start_s + i * step_s, i, len(kept), len(packet)), kept)
     return b"".join(parts)
 
 

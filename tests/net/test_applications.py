@@ -19,7 +19,7 @@ from tests.net.test_dpi import BOTH, NEEDS_NDPI
 
 import penstock as ps
 from penstock import net
-from penstock.errors import SourceUnavailable
+from penstock.errors import InternalError, SourceUnavailable
 from penstock.net import _flow_kernels
 from penstock.net._deadlines import Deadlines
 from penstock.net.columns import DEFAULT, IN_FILE
@@ -213,6 +213,30 @@ def test_decided_flows_keep_no_packets_and_undecided_ones_only_their_first(packe
     operator.process(pl.concat([silence] * 5), state, kept)
     assert len(state["packets"]) == 0
     assert state["flows"].frame().filter(pl.col("kept_bytes") > 100).height == 0
+
+
+def test_a_change_to_fewer_kept_bytes_lets_go_of_flows_that_have_more() -> None:
+    # Flows of unknown protocols, each with 600 bytes in the state when the bound becomes 100.
+    packets = [datagram(bytes([n]) * 300, 40_000 + n, 40_100) for _ in range(3) for n in range(20)]
+    rows = net.application_key(rows_of(packets))
+    before = net.Applications(engine="builtin", bytes_kept=1000)
+    after = net.Applications(engine="builtin", bytes_kept=100)
+    state, kept = before.init_state(), Kept()
+    before.process(rows[:40], state, kept)
+    after.process(rows[40:], state, kept)
+    assert len(state["packets"]) == 0
+    after.on_punctuation(dt.datetime.max, state, kept)
+    flows = kept.flows()
+    assert flows["src2dst_packets"].to_list() == [3] * 20
+
+
+def test_payloads_shorter_than_their_packets_say_are_refused() -> None:
+    rows = net.application_key(rows_of([datagram(bytes(300), 1, 2)]))
+    operator = net.Applications(engine="builtin")
+    with pytest.raises(InternalError):
+        operator.process(
+            rows.with_columns(payload_size=pl.lit(5000, pl.UInt32)), operator.init_state(), Kept()
+        )
 
 
 def test_a_topology_gives_flows_and_shares(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.net import making as m
 
-from penstock.net._index_state import BLOCK_KINDS, NO_TIME
+from penstock.net._index_state import BLOCK_KINDS, MOST_FAULTS, NO_TIME
 from penstock.net.capture import Fault, Walk, read_header
 from penstock.net.feeds import BytesFeed
 
@@ -132,6 +132,22 @@ def test_a_damaged_block_costs_one_block() -> None:
     found = Found(b"".join(parts))
     assert found.packets == PACKETS[:10] + PACKETS[11:]
     assert len(found.faults) == 1
+
+
+UNREADABLE_SECTION = m.block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 0, -1))
+NO_LINK_TYPE = struct.pack("<III", 1, 12, 12)
+STRAY = m.enhanced(b"stray", 1, number=9)
+
+
+@pytest.mark.parametrize("damage", [UNREADABLE_SECTION, NO_LINK_TYPE, STRAY, UNREADABLE_SECTION + STRAY])
+@pytest.mark.parametrize("count", [MOST_FAULTS - 2, 3 * MOST_FAULTS])
+def test_any_number_of_damaged_blocks_is_reported(damage: bytes, count: int) -> None:
+    whole = m.section() + m.interface() + m.enhanced(b"first", 1)
+    found = Found(whole + damage * count)
+    assert found.packets == [b"first"]
+    assert len(found.faults) == count * (2 if damage == UNREADABLE_SECTION + STRAY else 1)
+    covered = sum(fault.end - fault.begin for fault in found.faults)
+    assert covered == len(damage) * count
 
 
 def test_a_packet_of_an_unknown_interface_costs_only_itself() -> None:

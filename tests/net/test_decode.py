@@ -9,7 +9,7 @@ import pytest
 from tests.net import making as m
 from tests.net.rows import rows_of
 
-from penstock.net import ip_text
+from penstock.net import _decode, ip_text
 from penstock.net._layout import REASONS, TUNNELS
 from penstock.net.capture import Walk, read_header
 from penstock.net.columns import DEFAULT, TYPES, schema_of
@@ -231,3 +231,10 @@ def test_the_bytes_of_a_packet_are_those_captured_however_few_and_stay_when_rows
     assert frame[::-1]["packet"].to_arrow().cast("large_binary").to_pylist() == packets[::-1]
     assert frame.select(pl.col("packet").bin.slice(1, 11)).to_series().to_list() == [p[1:12] for p in packets]
     assert rows_of([])["packet"].to_list() == []
+
+
+def test_packets_too_far_apart_for_arrows_views_are_moved_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    packets = [m.ethernet(m.ipv4(m.udp(bytes([n]) * 50))) for n in range(4)]
+    expected = rows_of(packets)["packet"]
+    monkeypatch.setattr(_decode, "MOST_VIEWED", 100)
+    assert rows_of(packets)["packet"].to_list() == expected.to_list() == packets

@@ -16,7 +16,7 @@ from tests.net import making as m
 from penstock.connect.source import BadRecord, Limit
 from penstock.errors import BadArgument, SourceUnavailable
 from penstock.net import Interface
-from penstock.net._ring import take_block
+from penstock.net._ring import BLOCK_BYTES, take_block
 from penstock.net.interface_planner import InterfacePlanner
 from penstock.net.live import LiveCapture, read_captured, spool_of
 from penstock.testing.sources import read_range
@@ -204,7 +204,7 @@ def test_a_filter_that_is_no_program_is_refused(bpf: str, tmp_path: Path) -> Non
 
 def test_a_tag_that_the_card_took_off_is_put_back() -> None:
     packet = m.ethernet(m.ipv4(m.udp(b"abc")))
-    ring = np.zeros(4096, np.uint8)
+    ring = np.zeros(BLOCK_BYTES, np.uint8)
     words = ring.view(np.uint32)
     words[3], words[4] = 2, 48  # two packets, the first at 48
     for at, status in ((48, 0x51), (48 + 256, 0x01)):
@@ -213,7 +213,7 @@ def test_a_tag_that_the_card_took_off_is_put_back() -> None:
         words[(at + 32) // 4] = 0x2005
         ring.view(np.uint16)[(at + 36) // 2] = 0x88A8
         ring[at + 80 : at + 80 + len(packet)] = np.frombuffer(packet, np.uint8)
-    out = np.zeros(4096, np.uint8)
+    out = np.zeros(BLOCK_BYTES, np.uint8)
     size, count = take_block(ring, 0, 65535, True, out)
     tagged = m.ethernet(m.ipv4(m.udp(b"abc")), tags=[(0x88A8, 0x2005)])
     expected = m.pcap([tagged, packet], is_nano=True)[24:]

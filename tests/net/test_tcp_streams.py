@@ -21,7 +21,7 @@ from tests.net.rows import ALL, Kept, clocks, in_bursts, moment, rows_in, rows_o
 import penstock as ps
 from penstock import net
 from penstock.errors import BadArgument
-from penstock.net._tcp_layout import OVERHEAD
+from penstock.net._tcp_layout import OVERHEAD, most_pieces
 from penstock.net.opening import NotACapture
 from penstock.testing import run
 from penstock.testing.operators import check_operator
@@ -222,6 +222,35 @@ def test_with_losses_and_small_bounds_the_rest_is_in_its_place_however_epochs_ar
         at = offset + len(data)
     often = told(operator, rows, case.cuts, clocks(rows, case.cuts))["out"]
     assert often.sort(pl.all()).equals(once.sort(pl.all()))
+
+
+@pytest.mark.parametrize("count", [20, 500])
+def test_one_segment_fills_all_holes_between_what_waited_from_earlier_epochs(count: int) -> None:
+    waiting = [segment(FIRST + 1 + 2 * i, b"x") for i in range(count)]
+    covering = segment(FIRST, b"y" * (2 * count + 1))
+    found = streams([syn(), *waiting, covering], cuts=[count // 2, count + 1])
+    assert b"".join(found["data"]) == b"yx" * count + b"y"
+    assert found.height == 2 * count + 1
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.sets(st.integers(0, 60), max_size=30),
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 60)), max_size=12),
+    st.integers(0, 12),
+)
+def test_segments_never_hold_more_pieces_than_the_derived_bound(
+    held: set[int], parts: list[tuple[int, int]], gone: int
+) -> None:
+    # The oracle knows bytes, not lists of pieces: a new piece is a stretch of bytes that nothing held before.
+    taken, made = set(held), 0
+    for number, (begin, size) in enumerate(parts):
+        new = set(range(begin, begin + size)) - taken
+        made += sum(byte - 1 not in new for byte in new)
+        taken |= new
+        if number == gone:  # what is at the front is given out
+            taken -= set(range(30))
+    assert len(held) + made <= most_pieces(len(held), len(parts))
 
 
 def hostile(count: int) -> list[bytes]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.frames._kernels import NULL, folded, hash_one
 
 HOST, USER, METHOD, PATH, QUERY, PROTOCOL, REFERRER, AGENT, COOKIE = range(9)
@@ -254,6 +254,11 @@ def line_breaks(data: Column) -> int:
     return count
 
 
+# There is one line more than `line_breaks` at most. Places in a block are int32.
+@bounded(
+    "len(data) < 1 << 31 and lines.shape[0] == 2 and numbers.shape[0] == NUMBERS",
+    "lines.shape[1] == numbers.shape[1] == len(texts) == len(reasons) and texts.shape[1] == 2 * TEXTS",
+)
 @kernel
 def scan(data: Column, lines: Column, texts: Column, numbers: Column, reasons: Column) -> int:
     """Enter every line that is not blank; gives how many there are.
@@ -275,6 +280,7 @@ def scan(data: Column, lines: Column, texts: Column, numbers: Column, reasons: C
     return row
 
 
+@bounded("len(hashes) == len(texts) and texts.shape[1] == 2 * TEXTS")
 @kernel
 def visitors(data: Column, texts: Column, hashes: Column) -> None:
     """The stable hash of host and agent, as ``frames.hashing.stable_hash`` has it."""
@@ -290,6 +296,7 @@ def _field_hash(data: Column, texts: Column, row: int, field: int) -> Any:
     return NULL if begin < 0 else hash_one(data, np.uint64(begin), np.uint64(end))
 
 
+@bounded("words.shape == (len(texts), 4) and field < TEXTS and len(data) < 1 << 31")
 @kernel
 def views(data: Column, texts: Column, field: int, words: Column) -> None:
     """Arrow's string views of a field: up to 12 bytes lie in the view, longer ones stay where they are."""

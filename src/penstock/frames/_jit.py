@@ -53,7 +53,9 @@ def bounded(*conditions: str) -> Callable[[F], F]:
         exec("\n".join(lines), plain.__globals__, made)  # conditions name constants of the kernel's module
         where = f"{plain.__module__}.{plain.__qualname__}"
         checked = made["make"](function, functools.partial(_broken, where, names), is_power_of_two)
-        return cast(F, functools.wraps(function)(checked))
+        functools.update_wrapper(checked, plain)
+        checked.__wrapped__ = function
+        return cast(F, checked)
 
     return decorate
 

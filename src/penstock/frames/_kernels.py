@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, readonly, step
+from penstock.frames._jit import Column, bounded, kernel, readonly, step
 
 __all__ = [
     "bounds",
@@ -52,6 +52,10 @@ def folded(running: Any, word: Any) -> Any:
     return mix(running * _M2 + word)
 
 
+@bounded(
+    "len(words) == len(hashes)",
+    "len(valid) in (0, len(words))",
+)
 @kernel
 def hash_words(words: Column, valid: Column, hashes: Column) -> None:
     """Fold a column of 64-bit words into the running hashes."""
@@ -64,6 +68,10 @@ def hash_words(words: Column, valid: Column, hashes: Column) -> None:
             hashes[i] = folded(hashes[i], word)
 
 
+@bounded(
+    "len(offsets) == len(hashes) + 1 and offsets[-1] <= len(data)",
+    "len(valid) in (0, len(hashes))",
+)
 @kernel
 def hash_bytes(offsets: Column, data: Column, valid: Column, hashes: Column) -> None:
     """Fold a column of byte strings (Arrow offsets and data) into the running hashes."""
@@ -97,6 +105,7 @@ def hash_one(data: Column, start: Any, stop: Any) -> Any:
     return state ^ (state >> _U32)
 
 
+@bounded("len(out) >= len(hashes)")
 @kernel
 def scale(hashes: Column, slices: Any, out: Column) -> None:
     """Map the high 32 bits of each hash to 0 … slices-1 by multiplication."""
@@ -104,6 +113,7 @@ def scale(hashes: Column, slices: Any, out: Column) -> None:
         out[i] = np.int32(((hashes[i] >> _U32) * slices) >> _U32)
 
 
+@bounded("len(starts) >= 1 and len(out) >= len(ids)")
 @kernel
 def destinations(ids: Column, starts: Column, out: Column) -> int:
     """Counting sort: where each row goes, and in starts[s]:starts[s+1] where slice s lies.
@@ -128,6 +138,11 @@ def destinations(ids: Column, starts: Column, out: Column) -> int:
     return 0
 
 
+# `destinations` has refused ids that are no slices.
+@bounded(
+    "len(values) == len(ids) and len(valid) in (0, len(ids))",
+    "out.shape == (2, len(seen))",
+)
 @kernel
 def bounds(values: Column, valid: Column, ids: Column, out: Column, seen: Column) -> None:
     """The least and greatest value of each slice, where it has one."""
@@ -144,6 +159,8 @@ def bounds(values: Column, valid: Column, ids: Column, out: Column, seen: Column
             out[1, s] = value
 
 
+# Places are a permutation: `destinations` gives each row its own.
+@bounded("len(places) == len(values) == len(out)")
 @kernel
 def scatter(values: Column, places: Column, out: Column) -> None:
     """Put each value in its place."""
@@ -151,6 +168,10 @@ def scatter(values: Column, places: Column, out: Column) -> None:
         out[places[i]] = values[i]
 
 
+@bounded(
+    "len(offsets) == len(ends) == len(places) + 1",
+    "offsets[-1] - offsets[0] <= len(out) and offsets[-1] <= len(data)",
+)
 @kernel
 def scatter_bytes(offsets: Column, data: Column, places: Column, ends: Column, out: Column) -> None:
     """Put each byte string in its place; `ends` become the offsets of the result."""
@@ -165,6 +186,7 @@ def scatter_bytes(offsets: Column, data: Column, places: Column, ends: Column, o
             out[at + k] = data[begin + k]
 
 
+@bounded("len(out) >= len(places)")
 @kernel
 def invert(places: Column, out: Column) -> None:
     """The row that each place is filled from."""
@@ -172,6 +194,11 @@ def invert(places: Column, out: Column) -> None:
         out[places[i]] = i
 
 
+# A code is a byte, and a quarter of the 1024 slots at most is used: every search ends.
+@bounded(
+    "len(codes) >= len(values)",
+    "len(words) <= 256",
+)
 @kernel
 def code(values: Column, codes: Column, words: Column) -> int:
     """Number different values as they come: how many there are, or -1 if not all have room in ``words``."""

@@ -29,7 +29,7 @@ def stable_hash(columns: Sequence[pl.Series]) -> npt.NDArray[np.uint64]:
 
     if not columns:
         raise ValueError("a hash needs at least one column")
-    hashes = np.zeros(len(columns[0]), np.uint64)
+    hashes = np.zeros(len(columns[0]), np.uint64)  # the kernels refuse columns of other lengths
     for column in columns:
         mask = valid_mask(column)
         if is_bytes(column.dtype):

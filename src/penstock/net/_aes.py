@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 
 BLOCK, KEYS = 16, 176
 
@@ -68,6 +68,7 @@ def encrypt(keys: Any, state: Any, moved: Any) -> None:
                 state[c + k] = mixed ^ keys[BLOCK * n + c + k]
 
 
+@bounded("len(key) == len(state) == BLOCK")
 @kernel
 def encrypt_block(key: Column, state: Column) -> None:
     """Encrypt one block in place."""

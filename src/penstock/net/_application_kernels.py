@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 
 _TCP, _SYN = 6, 2
 # Rows of what is known of a group: the packets, kept in this batch, of one life of a flow.
@@ -60,6 +60,17 @@ def _says_nothing(protocol: Any, size: Any, flags: Any) -> Any:
     return protocol == _TCP and size == 0 and flags & _SYN == 0
 
 
+# A packet begins one group and one piece at most, and a flow that ends begins one group at most.
+@bounded(
+    "len(which) == len(rows)",
+    "len(groups) == len(room) == len(sizes) == len(times) == len(lengths) == len(flags) == len(protocol)",
+    "len(ends_high) == len(ends_low) == len(ends_id) and len(ends_low) in (0, len(sizes))",
+    "len(verdict) == len(kept) == len(kept_bytes) == len(high) == len(low) == len(number) == len(since)",
+    "len(verdict) == len(group_of) == len(piece_of)",
+    "facts.shape[0] == FACTS and facts.shape[1] >= len(rows) + len(ended_at)",
+    "pieces.shape[0] == PIECE and min(pieces.shape[1], len(piece_rows)) >= len(rows)",
+    "ended.shape == (ENDINGS, len(ended_at))",
+)
 @kernel
 def pick(
     which: Column, rows: Column, ended_at: Column, sizes: Column, times: Column, lengths: Column,
@@ -102,7 +113,9 @@ def pick(
             continue
         count = _group(r, kept, group_of, facts, count)
         g = group_of[r] - 1
-        size = min(np.int64(sizes[i]), most_bytes - np.int64(kept_bytes[r]), np.int64(65535))
+        # More may be kept than ``most_bytes``: the state is older than a change that lowered it.
+        left = max(np.int64(0), most_bytes - np.int64(kept_bytes[r]))
+        size = min(np.int64(sizes[i]), left, np.int64(65535))
         groups[i], room[i] = g, size
         facts[PACKETS, g] += 1
         facts[SIZE, g] += head + size

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _layout as y
 from penstock.net._bytes import be16, be32, u8
 from penstock.net._gb import gb
@@ -17,6 +17,8 @@ from penstock.net._transport import is_tunnel, transport
 
 TCP, UDP, _WITHOUT_OPTIONS = 6, 17, 0x45
 _WHOLE = 12  # bytes that fit into a view itself
+MOST_VIEWED = (1 << 31) - 1
+"""The furthest place that a view can name: Arrow has 32 bits for it, one of them for the sign."""
 
 
 @step
@@ -92,6 +94,11 @@ def plain_protocol6(
     return 0
 
 
+@bounded(
+    "places.shape[0] == 3 and lengths.shape == kinds.shape == (2, places.shape[1])",
+    "wide.shape == (y.WIDE, places.shape[1]) and long.shape == (y.LONG - y.WIDE, places.shape[1])",
+    "short.shape == (y.SHORT - y.LONG, places.shape[1]) and tiny.shape == (y.ROW - y.SHORT, places.shape[1])",
+)
 @kernel
 def decode(
     data: Column, places: Column, lengths: Column, kinds: Column, most_tunnels: int,
@@ -150,6 +157,10 @@ def _write_plain(
     long[y.PAYLOAD_LENGTH - y.WIDE, i] = total - header
 
 
+@bounded(
+    "len(lengths) == len(places) and out.shape == (len(places), 4)",
+    "len(data) <= MOST_VIEWED",
+)
 @kernel
 def views(data: Column, places: Column, lengths: Column, out: Column) -> None:
     """Where the bytes of each packet lie, in the form of Arrow's views: length, first four bytes, 0, place.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.frames._kernels import mix
 
 # Values of a flow, as rows of what has ended.
@@ -18,6 +18,10 @@ _U16, _U32 = np.uint64(16), np.uint64(32)
 _BLOCK = 64
 
 
+@bounded(
+    "all(len(part) == len(out) == len(check) for part in (a_high, a_low, a_port, b_high, b_low, b_port))",
+    "len(protocol) == len(vlan) == len(tunnel) == len(out)",
+)
 @kernel
 def fingerprint(
     a_high: Column, a_low: Column, a_port: Column, b_high: Column, b_low: Column, b_port: Column,
@@ -49,6 +53,15 @@ def is_over(t: Any, first: Any, last: Any, idle: Any, active: Any) -> Any:
     return t - last > idle or (t - first > active and t >= last)
 
 
+# A packet ends one flow at most, begins one at most, and misses one at most.
+@bounded(
+    "len(which) == len(rows)",
+    "len(checks) == len(times) == len(lengths) == len(forward) == len(flags)",
+    "len(check) == len(first) == len(last) == len(is_forward) == len(packets) == len(sizes) == len(seen)",
+    "len(check) == len(back_packets) == len(back_sizes) == len(back_seen)",
+    "min(len(ended_rows), len(ended_at), len(new), len(missed), ended.shape[1]) >= len(rows)",
+    "ended.shape[0] == VALUES",
+)
 @kernel
 def take(
     which: Column, rows: Column, checks: Column, times: Column, lengths: Column, forward: Column,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _fragment_layout as f
 from penstock.net._bytes import be16
 from penstock.net._gather import copy
 
 
+@bounded("spans.shape == (f.SPAN, len(datagrams)) and len(head) == len(size)")
 @kernel
 def heads(datagrams: Column, spans: Column, head: Column, size: Column) -> None:
     """The fragment that begins each packet (of several the first), and the bytes that all of them hold."""
@@ -21,6 +22,12 @@ def heads(datagrams: Column, spans: Column, head: Column, size: Column) -> None:
             size[k] = max(size[k], spans[f.END, i])
 
 
+# A packet has the room of its head and of the furthest end that `heads` found among its fragments.
+@bounded(
+    "len(ends) == len(datagrams) + 1 and ends[-1] <= len(data)",
+    "spans.shape == (f.SPAN, len(datagrams))",
+    "len(head) + 1 == len(begin) + 1 == len(places) and places[-1] <= len(out)",
+)
 @kernel
 def join(
     data: Column, ends: Column, datagrams: Column, spans: Column, head: Column, begin: Column, places: Column,

@@ -6,13 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _fragment_layout as f
 
 _OLDEST, _YOUNGEST, _MEMORY, _GIVEN_UP, _COMPLETE = range(5)
 _COUNTERS = 5
 
 
+# A fragment that is not held is given up by itself. A datagram is given up once between the first fragment
+# that it holds and its release, and then needs another fragment. So nothing is given up more often than there
+# are fragments; and each fragment completes one packet at most.
+@bounded(
+    "held <= len(since) and held <= len(datagrams) == len(times) == len(tombs)",
+    "spans.shape == (f.SPAN, len(datagrams)) and fates.shape == (f.FATE, len(datagrams))",
+    "given_up.shape[0] == f.GIVEN_UP and given_up.shape[1] >= len(datagrams)",
+    "len(complete) >= len(datagrams) and len(limits) == 3",
+)
 @kernel
 def collect(
     datagrams: Column, times: Column, spans: Column, since: Column, tombs: Column, held: int, limits: Column,
@@ -226,6 +235,7 @@ def _report_all(
 @step
 def _report(row: Any, fragments: Any, size: Any, reason: Any, given_up: Column, count: Column) -> None:
     n = count[_GIVEN_UP]
-    given_up[f.G_ROW, n], given_up[f.G_COUNT, n] = row, fragments
-    given_up[f.G_BYTES, n], given_up[f.G_REASON, n] = size, reason
     count[_GIVEN_UP] += 1
+    if n < given_up.shape[1]:  # `Defragment` refuses more; memory stays whole
+        given_up[f.G_ROW, n], given_up[f.G_COUNT, n] = row, fragments
+        given_up[f.G_BYTES, n], given_up[f.G_REASON, n] = size, reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _fragment_layout as f
 from penstock.net._bytes import be16, u8
 
@@ -12,6 +12,10 @@ _FRAGMENT, _AUTHENTICATION = 44, 51
 _EXTENSIONS = (0, 43, _AUTHENTICATION, 60, 135, 139, 140)
 
 
+@bounded(
+    "len(ends) == len(ip_at) + 1 and ends[-1] <= len(data)",
+    "out.shape == (f.SPAN, len(ip_at)) and len(ip_length) == len(ip_at)",
+)
 @kernel
 def spans(data: Column, ends: Column, ip_at: Column, ip_length: Column, out: Column) -> None:
     """Read the IP headers of fragments; ``ip_at`` and ``ip_length`` are where decoding found them.

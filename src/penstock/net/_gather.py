@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from penstock.frames._jit import Column, kernel, readonly, step
+from penstock.frames._jit import Column, bounded, kernel, readonly, step
 
 NO_BYTES: Column = np.empty(0, np.uint8)
 
@@ -23,6 +23,7 @@ def gathered(name: str, places: Column, sizes: Column, first: Column, second: Co
     return pl.Series(name, pa.Array.from_buffers(pa.large_binary(), len(places), buffers))
 
 
+@bounded("len(ends) == len(places) + 1 and ends[-1] <= len(out)")
 @kernel
 def _gather(first: Column, second: Column, places: Column, ends: Column, out: Column) -> None:
     for i in range(len(places)):

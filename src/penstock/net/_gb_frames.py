@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _gb as g
 from penstock.net import _layout as y
 from penstock.net._bytes import be16, be32, u8
@@ -24,6 +24,10 @@ _GMM, _IDENTITY_RESPONSE, _ATTACH_REQUEST = 8, 0x16, 1
 _SIGNALLING, _FCS, _MOST_DIGITS = 1, 3, 15
 
 
+@bounded(
+    "len(ends) - 1 == len(lengths) == len(links) and ends[-1] <= len(data)",
+    "out.shape == (OUT, len(lengths))",
+)
 @kernel
 def frames(data: Column, ends: Column, lengths: Column, links: Column, out: Column) -> None:
     """One column of `out` per packet; all -1 for a packet that is not NS over UDP."""

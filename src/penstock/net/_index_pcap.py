@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _index_state as s
 from penstock.net._bytes import in32
 from penstock.net._prefetch import sweep
@@ -55,6 +55,21 @@ def holds(data: Column, at: Any, filled: Any, last: Any, big: Any, form: Column,
     return True
 
 
+@step
+def report(faults: Column, state: Column, begin: Any, end: Any, reason: Any) -> None:
+    """Note a stretch that cannot be read."""
+    k = state[s.FAULTS]
+    state[s.FAULTS] = k + 1
+    if k < len(faults):  # `Walk` refuses more; memory stays whole
+        faults[k, 0], faults[k, 1], faults[k, 2] = begin, end, reason
+
+
+# Between two faults lies a good record, before which the number of faults is compared with MOST_FAULTS.
+@bounded(
+    "state[s.AT] >= 0 and filled <= len(data)",
+    "most <= places.shape[1] == lengths.shape[1] == kinds.shape[1]",
+    "faults.shape == (s.MOST_FAULTS, s.FAULT_COLUMNS) and len(state) == s.STATE and len(form) == FORM",
+)
 @kernel
 def index_pcap(
     data: Column,
@@ -92,9 +107,8 @@ def index_pcap(
                 break
             if found == s.FULL:  # not here: look on
                 continue
-            k = state[s.FAULTS]
-            faults[k, 0], faults[k, 1], faults[k, 2] = state[s.DAMAGE], base + at, state[s.REASON]
-            state[s.FAULTS], state[s.DAMAGE] = k + 1, -1
+            report(faults, state, state[s.DAMAGE], base + at, state[s.REASON])
+            state[s.DAMAGE] = -1
         if at == filled and last:
             break
         if at + header > filled:
@@ -129,6 +143,7 @@ def index_pcap(
     return answer
 
 
+@bounded("state[s.AT] >= 0 and filled <= len(data) and len(state) == s.STATE and len(form) == FORM")
 @kernel
 def skip_records(
     data: Column, filled: int, base: int, stop: int, form: Column, most: int, state: Column

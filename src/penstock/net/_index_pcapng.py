@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _index_state as s
 from penstock.net._bytes import be32, in16, in32
+from penstock.net._index_pcap import report
 from penstock.net._pcapng_blocks import read_interface, take_packet
 
 _SHB = 0x0A0D0D0A
@@ -55,13 +56,6 @@ def is_block(data: Column, at: Any, filled: Any, big: Any) -> Any:
     if length < 12 or length & 3 or length > s.MAX_BLOCK or at + length > filled:
         return 0
     return length if in32(data, at + length - 4, big) == length else 0
-
-
-@step
-def _report(faults: Column, state: Column, begin: Any, end: Any, reason: Any) -> None:
-    k = state[s.FAULTS]
-    faults[k, 0], faults[k, 1], faults[k, 2] = begin, end, reason
-    state[s.FAULTS] = k + 1
 
 
 @step
@@ -124,7 +118,7 @@ def _take_interface(
 ) -> None:
     """Enter an interface; the table has room for it."""
     if length < 20:
-        _report(faults, state, base + at, base + at + length, s.BAD_BLOCK)
+        report(faults, state, base + at, base + at + length, s.BAD_BLOCK)
         return
     read_interface(data, at, length, state[s.IS_BIG] == 1, interfaces[state[s.INTERFACES]])
     state[s.INTERFACES] += 1
@@ -142,11 +136,18 @@ def _pass_damage(
         while found == s.FULL:
             at, found = _search(data, at, filled, last, state[s.IS_BIG] == 1)
         if found == s.DONE:
-            _report(faults, state, state[s.DAMAGE], base + at, state[s.REASON])
+            report(faults, state, state[s.DAMAGE], base + at, state[s.REASON])
             state[s.DAMAGE] = -1
     return at, found
 
 
+@bounded(
+    "state[s.AT] >= 0 and filled <= len(data)",
+    "most <= places.shape[1] == lengths.shape[1] == kinds.shape[1]",
+    "faults.shape == (s.MOST_FAULTS, s.FAULT_COLUMNS) and len(state) == s.STATE",
+    "state[s.INTERFACES] <= len(interfaces) and interfaces.shape[1] == s.INTERFACE_COLUMNS",
+    "len(blocks) == len(s.BLOCK_KINDS)",
+)
 @kernel
 def index_pcapng(  # noqa: C901 - one loop over blocks; what can be a step of its own is one
     data: Column,
@@ -172,6 +173,11 @@ def index_pcapng(  # noqa: C901 - one loop over blocks; what can be a step of it
     state[s.FAULTS] = 0
     answer = s.DONE
     while True:
+        # One pass of this loop reports at most two faults, and not every pass comes to a good block:
+        # a section of an unknown version ends the search in `_search`, and is damage itself.
+        if state[s.FAULTS] > s.MOST_FAULTS - 2:
+            answer = s.FULL
+            break
         at, found = _pass_damage(data, at, filled, base, last, state, faults)
         if found == s.MORE:
             answer = s.MORE
@@ -187,7 +193,7 @@ def index_pcapng(  # noqa: C901 - one loop over blocks; what can be a step of it
             continue
         if base + at >= stop:
             break
-        if n >= most or state[s.FAULTS] >= s.MOST_FAULTS - 2 or base + at + length > until:
+        if n >= most or base + at + length > until:
             answer = s.FULL
             break
         if be32(data, at) == _SHB:
@@ -204,7 +210,7 @@ def index_pcapng(  # noqa: C901 - one loop over blocks; what can be a step of it
                 places, lengths, kinds,
             )  # fmt: skip
             if why:
-                _report(faults, state, base + at, base + at + length, why)
+                report(faults, state, base + at, base + at + length, why)
             else:
                 n += 1
         blocks[slot_of(kind)] += 1

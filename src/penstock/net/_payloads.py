@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from penstock.errors import SourceUnavailable
-from penstock.frames._jit import Column, kernel, readonly
+from penstock.errors import InternalError, SourceUnavailable
+from penstock.frames._jit import Column, bounded, kernel, readonly
 from penstock.frames.hashing import byte_buffers
 from penstock.net._gather import copy
 from penstock.net._prefetch import PACKETS_AHEAD, fetch_head
@@ -55,6 +55,9 @@ class Payloads:
 
     def copy_to(self, out: Column, places: Column, sizes: Column) -> None:
         """Copy so many bytes of each packet's payload to its place."""
+        if len(self.which) and (self.begins + sizes[self.which]).max() > len(self.data):
+            what = "packets say that their payloads are longer than the bytes that came with them"
+            raise InternalError(what=what)
         _copy(readonly(self.which), readonly(self.begins), readonly(self.data), places, sizes, out)
 
 
@@ -116,6 +119,7 @@ def _gone(path: str, what: str) -> SourceUnavailable:
 _captures = _Captures()
 
 
+@bounded("len(which) == len(begins) and len(places) == len(sizes)")
 @kernel
 def _copy(which: Column, begins: Column, data: Column, places: Column, sizes: Column, out: Column) -> None:
     for k in range(len(which)):

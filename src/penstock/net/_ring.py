@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net._bytes import in16, le32, u8
 
+BLOCK_BYTES = 1 << 20
 BLOCK_STATUS = 8
 """Where in a block it says whose it is; see the kernel's if_packet.h for this and all places below."""
 _BLOCK_PACKETS, _BLOCK_FIRST = 12, 16
@@ -23,6 +24,9 @@ def _put32(out: Column, at: Any, value: Any) -> None:
         out[at + k] = value >> (8 * k) & 255
 
 
+# In the ring a packet takes the bytes that were captured and a header of 48 bytes (struct tpacket3_hdr); as a
+# record it takes the same bytes, 16 of header and 4 of a VLAN tag. So records of a block fit into a block.
+@bounded("0 <= block <= len(ring) - BLOCK_BYTES and len(out) >= BLOCK_BYTES")
 @kernel
 def take_block(ring: Column, block: int, snap_bytes: int, only_incoming: Any, out: Column) -> tuple[int, int]:
     """Write the packets of a block as records of nanosecond pcap; answers bytes written and packets.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _gb as g
 from penstock.net import _layout as y
 from penstock.net._bytes import be16, be32, u8
@@ -18,6 +18,10 @@ OUT = 12
 _ENDS = (y.SRC_HIGH, y.SRC_LOW, y.DST_HIGH, y.DST_LOW)
 
 
+@bounded(
+    "len(ends) - 1 == len(lengths) == len(links) and ends[-1] <= len(data)",
+    "out.shape == (OUT, len(lengths))",
+)
 @kernel
 def segments(data: Column, ends: Column, lengths: Column, links: Column, out: Column) -> None:
     """One column of `out` per packet; a segment's bytes are between two places of its packet."""

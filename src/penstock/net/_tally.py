@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _index_state as s
 from penstock.net import _layout as y
 from penstock.net._bytes import in32
@@ -90,6 +90,7 @@ def begin_stretch(place: Any, stretch: Any, cells: Column, rows: Column, n: Any,
     return True
 
 
+@bounded("rows.shape == (2 * CELLS, ROW) and len(cells) == CELLS and len(tally) == TALLY")
 @kernel
 def finish(cells: Column, rows: Column, tally: Column) -> None:
     """End the present stretch, before the rows are taken out."""
@@ -97,6 +98,11 @@ def finish(cells: Column, rows: Column, tally: Column) -> None:
     tally[STRETCH_END] = 0
 
 
+# A stretch has one row for each cell at most, and `begin_stretch` begins one only if CELLS rows are free.
+@bounded(
+    "rows.shape == (2 * CELLS, ROW) and len(cells) == CELLS and len(tally) == TALLY",
+    "state[s.AT] >= 0 and filled <= len(data) and len(waiting) > 0",
+)
 @kernel
 def count_plain(  # noqa: C901 - what the loop adds up must stay in registers, so in one function
     data: Column, filled: int, base: int, stop: int, form: Column, most_tunnels: int, stretch: int,
@@ -164,6 +170,10 @@ def count_plain(  # noqa: C901 - what the loop adds up must stay in registers, s
     return answer
 
 
+@bounded(
+    "rows.shape == (2 * CELLS, ROW) and len(cells) == CELLS and len(tally) == TALLY",
+    "tally[WAITING] <= len(waiting)",
+)
 @kernel
 def count_waiting(
     data: Column, form: Column, most_tunnels: int, state: Column, cells: Column, rows: Column, tally: Column,
@@ -180,6 +190,10 @@ def count_waiting(
     tally[ROWS], tally[WAITING] = n, 0
 
 
+@bounded(
+    "rows.shape == (2 * CELLS, ROW) and len(cells) == CELLS and len(tally) == TALLY",
+    "places.shape[0] == 3 and lengths.shape == kinds.shape == (2, places.shape[1])",
+)
 @kernel
 def count_block(
     data: Column, places: Column, lengths: Column, kinds: Column, first: int, most_tunnels: int, stretch: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net import _tcp_layout as y
 from penstock.net._tcp_pieces import (
     deliver,
@@ -21,6 +21,7 @@ from penstock.net._tcp_pieces import (
 _MASK, _HALF = 0xFFFF_FFFF, 1 << 31
 
 
+@bounded("len(order) >= len(rows)", "len(rows) == 0 or (0 <= rows.min() and rows.max() < len(numbers))")
 @kernel
 def number(rows: Column, numbers: Column, order: Column) -> int:
     """Number rows as they first occur, in place; ``order`` is the way back. Returns how many there are."""
@@ -33,6 +34,13 @@ def number(rows: Column, numbers: Column, order: Column) -> int:
     return count
 
 
+# `most_pieces` and `most_out` derive how many pieces and rows there can be.
+@bounded(
+    "pieces.shape[0] == y.PIECE and pieces.shape[1] >= y.most_pieces(held, len(segments))",
+    "out.shape[0] == y.OUT and out.shape[1] >= y.most_out(held, len(segments), len(flows))",
+    "flows.shape[1] == len(y.FLOW_VALUES) and ends.shape == (3, 2 * len(flows))",
+    "segments.shape[1] == y.SEGMENT and len(count) == y.COUNTERS and len(limits) == y.LIMITS",
+)
 @kernel
 def take(
     segments: Column, held: int, now: int, limits: Column, flows: Column, pieces: Column, ends: Column,
@@ -53,6 +61,11 @@ def take(
         skip_gap(pieces[y.P_OWNER, count[y.OLDEST]], y.LOST, flows, pieces, ends, out, count)
 
 
+# `most_out` has room for these rows as well: each of them is a flow at hand, and ends once.
+@bounded(
+    "2 * len(rows) <= ends.shape[1] == 2 * len(flows)",
+    "pieces.shape[0] == y.PIECE and out.shape[0] == y.OUT and len(count) == y.COUNTERS",
+)
 @kernel
 def end(
     rows: Column, why: int, flows: Column, pieces: Column, ends: Column, out: Column, count: Column

@@ -45,6 +45,7 @@ COUNTERS = 5
 
 # Limits: how long bytes wait, how long a flow lives without packets, and bytes of memory.
 WAIT, IDLE, DIRECTION_BYTES, SLICE_BYTES = range(4)
+LIMITS = 4
 
 GAP_REASONS = (None, "lost", "no memory", "closed", "not captured")
 """Why bytes of a stream are missing: not seen in time or before the end of the input; given up to save
@@ -57,3 +58,24 @@ WINDOW = 1 << 30
 """The most that a receiver can announce: what is further ahead belongs to no stream."""
 BEHIND_SYN = 1 << 16
 """Data that overtook its SYN begins less than this behind it."""
+
+
+def most_pieces(held: int, segments: int) -> int:
+    """Return how many pieces one call of the kernels can hold, those that waited before included.
+
+    Call pieces that touch each other a run. A segment that overlaps k runs fills the k - 1 holes between them
+    and adds at most one piece at each end: k + 1 pieces. The k runs become one, so it makes at most 2 pieces
+    more than it removes runs. Only segments make runs, and each makes at most one. With ``held`` runs at the
+    start, all segments together add at most 2 * segments + held pieces. Numbers of pieces are not used again.
+    """
+    return held + 2 * segments + held
+
+
+def most_out(held: int, segments: int, flows: int) -> int:
+    """Return how many rows one call of the kernels can give out, ending flows included.
+
+    Each piece is given out once. A segment adds at most 4 rows: itself if it is next in its stream, what is
+    missing at the end of both directions when it ends an old connection, and of its own when it has a FIN.
+    Ending a flow afterwards adds what is missing at the end of both directions.
+    """
+    return most_pieces(held, segments) + 4 * segments + 2 * flows

@@ -103,6 +103,8 @@ def _hold(
     """Hold a part of the segment that begins at ``start``; gives its number."""
     k = count[y.PIECES]
     count[y.PIECES] += 1
+    if k >= pieces.shape[1]:  # `Work.save` refuses the result; memory stays whole
+        return before
     lead, youngest = begin - start, count[y.YOUNGEST]
     pieces[y.P_OWNER, k], pieces[y.P_START, k], pieces[y.P_STOP, k] = owner, begin, end
     pieces[y.P_PLACE, k] = place + lead
@@ -135,6 +137,8 @@ def give_out(owner: Any, place: Any, size: Any, time: Any, flows: Column, out: C
     """Write a row: bytes at the stream's place, and what is missing before them."""
     row, n = owner >> 1, count[y.OUTS]
     count[y.OUTS] += 1
+    if n >= out.shape[1]:  # as in `_hold`
+        return
     out[y.O_OWNER, n], out[y.O_PLACE, n], out[y.O_SIZE, n], out[y.O_TIME, n] = owner, place, size, time
     out[y.O_OFFSET, n] = flows[row, field(owner, y.NEXT)]
     out[y.O_GAP, n], out[y.O_WHY, n] = flows[row, field(owner, y.GAP)], flows[row, field(owner, y.WHY)]

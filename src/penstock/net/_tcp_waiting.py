@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from penstock.frames._jit import within
 from penstock.frames.hashing import byte_buffers
 from penstock.net import _tcp_layout as y
 from penstock.net._gather import NO_BYTES, gathered
@@ -39,8 +40,7 @@ class Work:
     ) -> None:
         self._flows, self._waiting, self._data, self._held_data = flows, waiting, data, NO_BYTES
         self.held, self.segments = len(waiting), segments
-        most = self.held + 4 * len(segments) + 8  # a segment fills holes, and leaves at most four behind
-        self.pieces = np.zeros((y.PIECE, most), np.int64)
+        self.pieces = np.zeros((y.PIECE, y.most_pieces(self.held, len(segments))), np.int64)
         sides = self._load(waiting.frame()) if self.held else _NONE
         rows = np.concatenate([self.pieces[y.P_OWNER, : self.held], segments[:, y.ROW], others])
         self._order = self._number(rows)
@@ -55,7 +55,8 @@ class Work:
         self.ends[2] = 0
         self.count = np.zeros(y.COUNTERS, np.int64)
         self.count[[y.OLDEST, y.YOUNGEST]] = -1
-        self.out = np.empty((y.OUT, most + 4 * len(segments) + 2 * len(self._order)), np.int64)
+        most = y.most_out(self.held, len(segments), len(self._order))
+        self.out = np.empty((y.OUT, most), np.int64)
 
     def _load(self, rows: pl.DataFrame) -> Numbers:
         """Enter the pieces that wait with the row of their flow; gives their directions."""
@@ -85,6 +86,8 @@ class Work:
 
     def save(self) -> None:
         """Put flows and what waits back into the state, and mark the flows whose pieces have gone."""
+        within("TCP pieces that wait", int(self.count[y.PIECES]), self.pieces.shape[1])
+        within("TCP rows given out", int(self.count[y.OUTS]), self.out.shape[1])
         for k, name in enumerate(y.FLOW_VALUES):
             self._flows[name][self._order] = self.flows[:, k]
         made = self.pieces[:, : int(self.count[y.PIECES])]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from penstock.frames._jit import Column, readonly
+from penstock.frames._jit import Column, readonly, within
 from penstock.net import _index_pcap as pcap
 from penstock.net import _index_state as s
 from penstock.net.feeds import Feed
@@ -214,6 +214,7 @@ class Walk:
 
     def _block(self, n: int) -> Block:
         assert self._columns is not None
+        within("damaged stretches of a capture", int(self.state[s.FAULTS]), len(self._faults))
         rows = self._faults[: int(self.state[s.FAULTS])].tolist()
         faults = tuple(Fault(begin, end, s.REASONS[reason]) for begin, end, reason in rows)
         self.last_fault = faults[-1] if faults else self.last_fault

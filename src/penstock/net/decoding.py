@@ -14,6 +14,7 @@ from penstock.frames._jit import Column, readonly
 from penstock.net import _decode as kernels
 from penstock.net import _layout as y
 from penstock.net import columns as c
+from penstock.net._gather import gathered
 from penstock.net._index_state import NO_TIME
 from penstock.net.capture import Block
 
@@ -89,6 +90,8 @@ def packets(block: Block) -> pl.Series:
         return pl.Series("packet", [], pl.Binary)
     places, lengths = block.places[1], block.lengths[0]
     first, end = int(places[0]), int((places + lengths).max())
+    if end - first > kernels.MOST_VIEWED:  # records with gigabytes of damage between them
+        return gathered("packet", places, lengths, block.data)
     data = block.data[first:end]
     data = data.copy() if data.flags.writeable else data
     views = np.empty((len(block), 4), np.uint32)

@@ -131,7 +131,7 @@ class Defragment(Operator):
         import numpy as np
         import polars as pl
 
-        from penstock.frames._jit import readonly
+        from penstock.frames._jit import readonly, within
         from penstock.net._fragment_kernels import collect
         from penstock.net._fragment_packets import Fragments
         from penstock.operators.event_time import NEVER, as_timestamps, times
@@ -141,7 +141,7 @@ class Defragment(Operator):
         parts = Fragments.of(rows, self._most_tunnels)
         fates = np.zeros((f.FATE, rows.height), np.int64)
         fates[f.DATAGRAM] = -1
-        given_up = np.zeros((f.GIVEN_UP, 2 * rows.height), np.int64)
+        given_up = np.zeros((f.GIVEN_UP, rows.height), np.int64)
         last = np.zeros(rows.height, np.int64)
         limits = np.array([self.timeout_us, self.packet_bytes, self.slice_bytes])
         is_tomb = np.zeros(rows.height, np.bool_)
@@ -150,6 +150,7 @@ class Defragment(Operator):
             parts.datagrams, readonly(times(rows, "time")), parts.spans, readonly(state.times),
             is_tomb, held, limits, NEVER if now is None else now, fates, given_up, last,
         )  # fmt: skip
+        within("datagrams given up", gone, rows.height)
         if gone:
             emit.to(_INCOMPLETE, _told(parts, given_up[:, :gone]))
         is_held = fates[f.LIFE] != f.GONE

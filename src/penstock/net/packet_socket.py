@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import platform
 import socket
 import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,16 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import BadArgument, SourceUnavailable
-from penstock.net._ring import BLOCK_STATUS, take_block
+from penstock.net._ring import BLOCK_BYTES, BLOCK_STATUS, take_block
 
-BLOCK_BYTES = 1 << 20
 BLOCKS = 64
 _FRAME_BYTES = 1 << 11
 _RETIRE_MS = 50
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_RX_RING, _PACKET_STATISTICS, _PACKET_VERSION = 263, 1, 5, 6, 10
 _TPACKET_V3, _MR_PROMISC, _ETH_P_ALL, _SO_ATTACH_FILTER = 2, 1, 3, 26
+_RING, _MEMBER, _PROGRAM, _STEP, _COUNTS = (
+    struct.Struct(form) for form in ("7I", "iHH8s", "HL", "HBBI", "3I")
+)
+"""The kernel's struct tpacket_req3, packet_mreq, sock_fprog (padding of the machine in between), sock_filter
+and tpacket_stats_v3."""
 _LINKS = {1: 1, 772: 1, 512: 9, 519: 101, 65534: 101}  # ARPHRD of an interface: link type of pcap
-_LOOPBACK = 772
+_LOOPBACK, _WORD_BYTES = 772, 8
 
 
 class Instruction(NamedTuple):
@@ -39,7 +45,7 @@ def read_program(text: str) -> tuple[Instruction, ...]:
     lines = [line.split() for line in text.replace(",", "\n").split("\n") if line.strip()]
     try:
         count, program = int(lines[0][0]), tuple(Instruction(*map(int, line)) for line in lines[1:])
-        packed = [struct.pack("HBBI", *step) for step in program]
+        packed = [_STEP.pack(*step) for step in program]
     except (ValueError, TypeError, IndexError, struct.error):
         count, packed = -1, []
     if count != len(packed) or not packed:
@@ -61,12 +67,12 @@ class PacketSocket:
             self._attach(program or (Instruction(6, 0, 0, snap_bytes),))
             self._socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
             frames = BLOCK_BYTES // _FRAME_BYTES * BLOCKS
-            shape = struct.pack("7I", BLOCK_BYTES, BLOCKS, _FRAME_BYTES, frames, _RETIRE_MS, 0, 0)
+            shape = _RING.pack(BLOCK_BYTES, BLOCKS, _FRAME_BYTES, frames, _RETIRE_MS, 0, 0)
             self._socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, shape)
             self._memory = mmap.mmap(self._socket.fileno(), BLOCK_BYTES * BLOCKS)
             if promiscuous:
                 index = socket.if_nametoindex(interface)
-                member = struct.pack("iHH8s", index, _MR_PROMISC, 0, b"")
+                member = _MEMBER.pack(index, _MR_PROMISC, 0, b"")
                 self._socket.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, member)
             self._socket.bind((interface, _ETH_P_ALL))
         except OSError as error:
@@ -100,8 +106,8 @@ class PacketSocket:
 
     def dropped(self) -> int:
         """How many packets the kernel had no room for since the last call."""
-        counts = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
-        return int(struct.unpack("3I", counts)[1])
+        counts = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _COUNTS.size)
+        return int(_COUNTS.unpack(counts)[1])
 
     def close(self) -> None:
         """Let the interface go."""
@@ -110,9 +116,9 @@ class PacketSocket:
         self._socket.close()
 
     def _attach(self, program: Sequence[Instruction]) -> None:
-        code = b"".join(struct.pack("HBBI", *step) for step in program)
+        code = b"".join(_STEP.pack(*step) for step in program)
         memory = ctypes.create_string_buffer(code, len(code))
-        attached = struct.pack("HL", len(program), ctypes.addressof(memory))
+        attached = _PROGRAM.pack(len(program), ctypes.addressof(memory))
         self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
 
 
@@ -121,6 +127,11 @@ def _opened(interface: str) -> socket.socket:
         raise _unavailable(
             interface, "live capture needs Linux", "capture to files and read them with net.Pcap"
         )
+    if sys.byteorder != "little" or ctypes.sizeof(ctypes.c_void_p) != _WORD_BYTES:
+        what = (
+            f"its ring is read as 64-bit, little-endian machines lay it out, and this is {platform.machine()}"
+        )
+        raise _unavailable(interface, what, "capture to files and read them with net.Pcap")
     if not Path("/sys/class/net", interface).exists():
         there = ", ".join(sorted(path.name for path in Path("/sys/class/net").iterdir()))
         raise _unavailable(interface, "there is no such interface", f"choose one of: {there}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 
 LIMBS = 72
 """Room for 2**30 of the greatest floats."""
@@ -111,6 +111,8 @@ def put_square(acc: Any, x: Any) -> Any:
     return odd
 
 
+# A packed sum has MOST words at most; each loop ends before a group that has no room for them.
+@bounded("start < len(offsets) == len(ends) and offsets[-1] <= len(values)")
 @kernel
 def sum_floats(values: Column, offsets: Column, start: int, out: Column, ends: Column) -> int:
     """Sum the values of each group from ``start`` on, as far as there is room."""
@@ -126,6 +128,7 @@ def sum_floats(values: Column, offsets: Column, start: int, out: Column, ends: C
     return len(offsets) - 1
 
 
+@bounded("start < len(offsets) == len(ends) and offsets[-1] <= len(values)")
 @kernel
 def sum_squares(values: Column, offsets: Column, start: int, out: Column, ends: Column) -> int:
     """Sum the squares of each group from ``start`` on, as far as there is room."""
@@ -141,6 +144,7 @@ def sum_squares(values: Column, offsets: Column, start: int, out: Column, ends: 
     return len(offsets) - 1
 
 
+@bounded("start < len(offsets) == len(ends) and offsets[-1] <= len(words)")
 @kernel
 def sum_packed(words: Column, offsets: Column, start: int, out: Column, ends: Column) -> int:
     """Sum the packed sums of each group from ``start`` on, as far as there is room."""
@@ -209,6 +213,7 @@ def odd_value(header: Any) -> Any:
     return -np.inf if header == MINUS_INFINITE else np.nan
 
 
+@bounded("len(offsets) == len(out) + 1 and offsets[-1] <= len(words)")
 @kernel
 def round_packed(words: Column, offsets: Column, out: Column) -> None:
     """The float nearest to each sum."""
@@ -224,6 +229,10 @@ def round_packed(words: Column, offsets: Column, out: Column) -> None:
             out[group] = rounded(acc, _UNIT)
 
 
+@bounded(
+    "len(sum_offsets) == len(square_offsets) == len(counts) + 1 and len(out) == len(counts)",
+    "sum_offsets[-1] <= len(sums) and square_offsets[-1] <= len(squares)",
+)
 @kernel
 def apart(
     sums: Column, sum_offsets: Column, squares: Column, square_offsets: Column, counts: Column, out: Column
@@ -234,7 +243,9 @@ def apart(
     for group in range(len(counts)):
         at, also = sum_offsets[group], square_offsets[group]
         out[group] = np.nan
-        if at == sum_offsets[group + 1] or sums[at] < 0 or squares[also] < 0:
+        if at == sum_offsets[group + 1] or also == square_offsets[group + 1]:
+            continue
+        if sums[at] < 0 or squares[also] < 0:
             continue
         s[:] = q[:] = acc[:] = 0
         unpack(s, sums, at)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, bounded, kernel
 from penstock.operators._keyed_kernels import CHANGED, marked
 
 
+@bounded("len(counters) > CHANGED and len(mark) == len(changed)")
 @kernel
 def touch(rows: Column, mark: Column, changed: Column, counters: Column) -> None:
     known = counters[CHANGED]
@@ -14,6 +15,7 @@ def touch(rows: Column, mark: Column, changed: Column, counters: Column) -> None
     counters[CHANGED] = known
 
 
+@bounded("len(counters) > CHANGED and len(mark) == len(changed) <= len(values)")
 @kernel
 def count(values: Column, rows: Column, mark: Column, changed: Column, counters: Column) -> None:
     known = counters[CHANGED]
@@ -23,6 +25,7 @@ def count(values: Column, rows: Column, mark: Column, changed: Column, counters:
     counters[CHANGED] = known
 
 
+@bounded("len(counters) > CHANGED and len(mark) == len(changed) <= len(values) and len(amounts) == len(rows)")
 @kernel
 def add(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
@@ -34,6 +37,7 @@ def add(
     counters[CHANGED] = known
 
 
+@bounded("len(counters) > CHANGED and len(mark) == len(changed) <= len(values) and len(amounts) == len(rows)")
 @kernel
 def maximum(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
@@ -46,6 +50,7 @@ def maximum(
     counters[CHANGED] = known
 
 
+@bounded("len(counters) > CHANGED and len(mark) == len(changed) <= len(values) and len(amounts) == len(rows)")
 @kernel
 def minimum(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column
@@ -58,6 +63,7 @@ def minimum(
     counters[CHANGED] = known
 
 
+@bounded("len(counters) > CHANGED and len(mark) == len(changed) <= len(values) and len(amounts) == len(rows)")
 @kernel
 def last(
     values: Column, rows: Column, amounts: Column, mark: Column, changed: Column, counters: Column

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.frames._kernels import mix
 
 ROWS, FREE, CHANGED, LIVE, NULL_ROW, POPPED, ARENA, COUNTERS = range(8)
@@ -54,6 +54,10 @@ def marked(row: Any, mark: Any, changed: Any, count: Any) -> Any:
     return count
 
 
+@bounded(
+    "len(out) == len(words) and len(valid) in (0, len(words))",
+    "is_power_of_two(len(slots) // 2)",
+)
 @kernel
 def find_ints(words: Column, valid: Column, slots: Column, counters: Column, out: Column) -> None:
     """The row of each key, -1 where there is none."""
@@ -69,6 +73,12 @@ def find_ints(words: Column, valid: Column, slots: Column, counters: Column, out
         out[i] = slots[2 * at + 1] - 1
 
 
+# Each row is marked once, so ``changed`` needs no more room than there are rows.
+@bounded(
+    "len(out) == len(words) and len(valid) in (0, len(words))",
+    "is_power_of_two(len(slots) // 2) and len(keys) >= len(live)",
+    "len(live) == len(mark) == len(changed) == len(free) and len(counters) == COUNTERS",
+)
 @kernel
 def assign_ints(
     words: Column, valid: Column, start: int, slots: Column, keys: Column, live: Column, mark: Column,
@@ -104,6 +114,7 @@ def assign_ints(
     return done
 
 
+@bounded("is_power_of_two(len(slots) // 2) and 3 * len(rows) < len(slots)")
 @kernel
 def place_ints(keys: Column, rows: Column, slots: Column) -> None:
     """Enter the keys of these rows, none of which is in the table."""
@@ -117,6 +128,7 @@ def place_ints(keys: Column, rows: Column, slots: Column) -> None:
         slots[2 * at + 1] = rows[i] + 1
 
 
+@bounded("is_power_of_two(len(slots) // 2)")
 @kernel
 def discard_ints(keys: Column, rows: Column, slots: Column) -> None:
     """Take the keys of these rows out and close the gaps, so that no search ends too early."""
@@ -183,6 +195,10 @@ def warm(hashes: Any, first: Any, size: Any, slots: Any, row_start: Any, row_siz
     return total
 
 
+@bounded(
+    "len(out) == len(hashes) == len(offsets) - 1 and offsets[-1] <= len(data)",
+    "is_power_of_two(len(slots)) and len(row_start) == len(row_size)",
+)
 @kernel
 def find_bytes(
     hashes: Column, offsets: Column, data: Column, slots: Column, row_start: Column, row_size: Column,
@@ -214,6 +230,12 @@ def find_bytes(
     return warmth  # or the compiler would leave the loads out
 
 
+@bounded(
+    "len(out) == len(hashes) == len(offsets) - 1 and offsets[-1] <= len(data)",
+    "is_power_of_two(len(slots)) and len(row_hash) == len(row_start) == len(row_size) >= len(live)",
+    "counters[ARENA] <= len(arena)",
+    "len(live) == len(mark) == len(changed) == len(free) and len(counters) == COUNTERS",
+)
 @kernel
 def assign_bytes(
     hashes: Column, offsets: Column, data: Column, start: int, slots: Column, row_hash: Column,
@@ -248,6 +270,7 @@ def assign_bytes(
     return done
 
 
+@bounded("is_power_of_two(len(slots)) and 3 * len(rows) < 2 * len(slots)")
 @kernel
 def place_bytes(row_hash: Column, rows: Column, slots: Column) -> None:
     """Enter the keys of these rows, none of which is in the table."""
@@ -259,6 +282,7 @@ def place_bytes(row_hash: Column, rows: Column, slots: Column) -> None:
         slots[at] = tagged(row_hash[rows[i]], rows[i])
 
 
+@bounded("is_power_of_two(len(slots))")
 @kernel
 def discard_bytes(row_hash: Column, rows: Column, slots: Column) -> None:
     """Take the keys of these rows out and close the gaps."""

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 
 
+@bounded("len(sizes) >= rows and len(valid) in (0, rows)")
 @kernel
 def size_words(rows: int, valid: Column, sizes: Column) -> None:
     for i in range(rows):
         sizes[i] += 1 if len(valid) > 0 and not valid[i] else 9
 
 
+@bounded("len(sizes) >= len(offsets) - 1 and len(valid) in (0, len(offsets) - 1)")
 @kernel
 def size_bytes(offsets: Column, valid: Column, sizes: Column) -> None:
     for i in range(len(offsets) - 1):
@@ -39,6 +41,11 @@ def get(data: Any, at: Any, size: Any) -> Any:
     return word
 
 
+# `size_words` and `size_bytes` have counted the room of each row, and rows lie in their order.
+@bounded(
+    "len(cursor) == len(words) and len(valid) in (0, len(words))",
+    "len(cursor) == 0 or cursor[-1] < len(out)",
+)
 @kernel
 def pack_words(words: Column, valid: Column, cursor: Column, out: Column) -> None:
     for i in range(len(words)):
@@ -52,6 +59,10 @@ def pack_words(words: Column, valid: Column, cursor: Column, out: Column) -> Non
             cursor[i] = at + 9
 
 
+@bounded(
+    "len(cursor) == len(offsets) - 1 and len(valid) in (0, len(cursor)) and offsets[-1] <= len(data)",
+    "len(cursor) == 0 or cursor[-1] < len(out)",
+)
 @kernel
 def pack_bytes(offsets: Column, data: Column, valid: Column, cursor: Column, out: Column) -> None:
     for i in range(len(offsets) - 1):
@@ -68,6 +79,7 @@ def pack_bytes(offsets: Column, data: Column, valid: Column, cursor: Column, out
         cursor[i] = at + 5 + size
 
 
+@bounded("len(words) == len(valid) == len(cursor)")
 @kernel
 def unpack_words(data: Column, cursor: Column, words: Column, valid: Column) -> None:
     for i in range(len(cursor)):
@@ -77,6 +89,7 @@ def unpack_words(data: Column, cursor: Column, words: Column, valid: Column) -> 
         cursor[i] = at + (9 if data[at] else 1)
 
 
+@bounded("len(offsets) == len(cursor) + 1 and len(valid) == len(cursor)")
 @kernel
 def unpack_sizes(data: Column, cursor: Column, offsets: Column, valid: Column) -> None:
     for i in range(len(cursor)):
@@ -85,6 +98,7 @@ def unpack_sizes(data: Column, cursor: Column, offsets: Column, valid: Column) -
         offsets[i + 1] = offsets[i] + (np.int64(get(data, at + 1, 4)) if data[at] else 0)
 
 
+@bounded("len(offsets) == len(cursor) + 1 and offsets[-1] <= len(out)")
 @kernel
 def unpack_bytes(data: Column, cursor: Column, offsets: Column, out: Column) -> None:
     for i in range(len(cursor)):
@@ -95,6 +109,7 @@ def unpack_bytes(data: Column, cursor: Column, offsets: Column, out: Column) -> 
         cursor[i] = at + (5 + size if data[at] else 1)
 
 
+@bounded("len(starts) == len(sizes) and sizes[rows].sum() <= len(out)")
 @kernel
 def move(data: Column, starts: Column, sizes: Column, rows: Column, out: Column) -> int:
     """Copy the byte strings of these rows to the front of another arena; returns where they end."""

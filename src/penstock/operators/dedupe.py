@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from penstock.frames._jit import Column, kernel, readonly
+from penstock.frames._jit import Column, bounded, kernel, readonly
 from penstock.frames.types import of_frame
 from penstock.operators.event_time import LATE, as_us, in_order, times, without_late
 from penstock.operators.keyed import KeyedTable
@@ -61,6 +61,7 @@ class Dedupe(Operator):
         emit(rows.filter(pl.Series(passes)))
 
 
+@bounded("len(keys) == len(moments) == len(passes) and len(last) == len(known)")
 @kernel
 def first_of_each(
     keys: Column, moments: Column, within: int, last: Column, known: Column, passes: Column

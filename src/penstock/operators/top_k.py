@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from penstock.frames._jit import Column, kernel, readonly
+from penstock.frames._jit import Column, bounded, kernel, readonly
 from penstock.operators.event_time import LATE, as_us, in_order, without_late
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.restore_order import released
@@ -92,6 +92,7 @@ class TopK(Operator):
         leading.append(kept.filter(pl.col(_HELD) < 0).select(leaders.columns).drop(_HELD))
 
 
+@bounded("len(values) == len(is_first) == len(out) and len(best) > 0")
 @kernel
 def rank(values: Column, is_first: Column, best: Column, out: Column) -> None:
     """Rank rows one after the other; `best` has room for the k greatest values of a group."""

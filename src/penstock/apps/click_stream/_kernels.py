@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.frames._kernels import folded, mix
 
 NONE = np.uint64(0)
@@ -18,6 +18,10 @@ def _home(bits: Any, mask: int) -> int:
     return int(np.int64(mix(np.uint64(bits))) & mask)
 
 
+@bounded(
+    "len(numbers) == len(firsts) == len(hashes) < len(slots)",
+    "is_power_of_two(len(slots))",
+)
 @kernel
 def numbered(hashes: Column, slots: Column, numbers: Column, firsts: Column) -> int:
     """Number equal hashes equally, from 0 on; ``firsts`` gets where each comes first. Gives how many differ.
@@ -37,6 +41,10 @@ def numbered(hashes: Column, slots: Column, numbers: Column, firsts: Column) -> 
     return count
 
 
+@bounded(
+    "len(users) == len(pages) == len(at) == found.shape[1] and found.shape[0] == len(last) + 1",
+    "all(len(page) == len(seen) for page in last)",
+)
 @kernel
 def follow_pages(
     users: Column, pages: Column, at: Column, away: int, seen: Column, last: tuple[Column, ...], found: Column
@@ -60,6 +68,10 @@ def follow_pages(
         last[earlier - 1][user] = pages[i]
 
 
+@bounded(
+    "len(panes) == found.shape[1] < len(slots) and is_power_of_two(len(slots))",
+    "min(len(patterns), len(firsts), len(visits)) >= found.shape[1]",
+)
 @kernel
 def count_sequences(
     found: Column, panes: Column, slots: Column, patterns: Column, firsts: Column, visits: Column
@@ -86,6 +98,10 @@ def count_sequences(
     return count
 
 
+@bounded(
+    "len(users) == len(pages) == len(steps) == len(at) == len(found)",
+    "len(seen) == len(last) == len(places) and len(bits) == 2",
+)
 @kernel
 def follow_steps(
     users: Column,

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from penstock.apps.click_stream.visits import WITH_COOKIE
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.frames._kernels import mix
 from penstock.frames.hashing import stable_hash
 
@@ -117,6 +117,7 @@ def _next_page(page: int, pages: int, season: int, seed: int, draw: float) -> in
     return int(_draw(seed, page, link) ** 2 * pages)
 
 
+@bounded("out.shape[0] == 5")
 @kernel
 def walk(first: int, rate: float, seed: int, pages: int, out: Column) -> None:
     """Time in µs since the start, visitor, page, status and bytes of each request.

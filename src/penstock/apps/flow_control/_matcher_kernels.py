@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, bounded, kernel
 
 TIME, STATION, IS_LIMIT, VOLUME, OUT = range(5)
 
 
+# A point makes one notice at most.
+@bounded(
+    "out.shape[0] == OUT and min(out.shape[1], len(out_rates)) >= len(order)",
+    "len(station) == len(moment) == len(size) == len(rate)",
+    "len(volume) == len(rates) == len(is_limited)",
+)
 @kernel
 def notices(
     order: Column, station: Column, moment: Column, size: Column, rate: Column, volume: Column, rates: Column,

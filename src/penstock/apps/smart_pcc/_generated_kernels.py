@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.frames._kernels import mix
 
 START_US = 1_767_225_600_000_000  # 2026-01-01
@@ -31,6 +31,7 @@ def moment(number: Any, count: Any, chance: Any) -> Any:
     return START_US + number * SPAN_US // count - chance % LATENESS_US
 
 
+@bounded("out.shape[0] == COLUMNS")
 @kernel
 def edrs(first: int, count: int, subscribers: int, seed: int, out: Column) -> None:
     """EDRs number first and following, of ``count`` in all."""
@@ -61,6 +62,7 @@ def edrs(first: int, count: int, subscribers: int, seed: int, out: Column) -> No
         out[RENEWS, i] = renews
 
 
+@bounded("out.shape[0] == 3")
 @kernel
 def events(first: int, count: int, subscribers: int, seed: int, videos: int, out: Column) -> None:
     """Streaming events number first and following: time, msisdn, the number of the video."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, bounded, kernel
 
 TIME, SIGNAL, QUOTA, USED, LIMIT, RENEWS, FREE, OUT = range(8)
 A, B, C = range(3)
 
 
+# A point makes one signal at most.
+@bounded(
+    "out.shape[0] == OUT and out.shape[1] >= len(order)",
+    "len(time) == len(used) == len(limit) == len(renews) == len(free_until) == len(sent)",
+    "len(seen) == len(plan)",
+    "figures.shape[0] == 5 and figures.shape[1] >= edrs",
+)
 @kernel
 def signals(
     order: Column, edrs: int, standing: Column, quota: Column, figures: Column, seen: Column, plan: Column,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net._aes import BLOCK, KEYS, encrypt, expand
 from penstock.net.dpi import records as r
 from penstock.net.dpi._hellos import MORE, short, tls
@@ -54,6 +54,7 @@ def is_initial(data: Any, at: Any, stop: Any) -> Any:
     return data[at] >> 4 & 3 == (1 if version_of(data, at, stop) == _V2 else 0)
 
 
+@bounded("ends[-1] <= len(data) and out.shape == (FIRST, len(which))")
 @kernel
 def first_initials(data: Column, ends: Column, which: Column, out: Column) -> None:
     """Find the first Initial packet of each flow; ID_PLACE is -1 if there is none."""
@@ -146,6 +147,11 @@ def after_ack(plain: Any, at: Any, size: Any) -> Any:
     return at
 
 
+@bounded(
+    "ends[-1] <= len(data) and first.shape == (FIRST, len(which))",
+    "secrets.shape == (len(which), SECRET) and hosts.shape == (len(which), HOST)",
+    "len(states) == len(sizes) == len(which)",
+)
 @kernel
 def hosts_of(
     data: Column, ends: Column, which: Column, first: Column, secrets: Column, states: Column, hosts: Column,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net.dpi import records as r
 from penstock.net.dpi._hellos import NO, YES, dns, http, short, tls
 from penstock.net.dpi._protocols import CODE, EITHER, SIGNATURES, TCP, UDP
@@ -174,6 +174,11 @@ def of_media(data: Any, begin: Any, stop: Any) -> Any:
     return np.int64(_RTCP) if controls > 1 else np.int64(0)
 
 
+@bounded(
+    "ends[-1] <= len(data) and hosts.shape == (len(ends) - 1, HOST)",
+    "len(ends) - 1 == len(src_port) == len(dst_port) == len(protocol)",
+    "len(ends) - 1 == len(codes) == len(is_said) == len(host_sizes)",
+)
 @kernel
 def recognise(
     data: Column, ends: Column, src_port: Column, dst_port: Column, protocol: Column, codes: Column,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 
 TIME, SEQ, ACK, KEPT, WIRE, FLAGS, IS_REPLY, ICMP_TYPE, ICMP_CODE = 0, 8, 12, 16, 18, 20, 21, 22, 23
 HEAD = 24
@@ -78,6 +78,12 @@ def record_end(data: Any, at: Any, stop: Any) -> Any:
     return end if end <= stop else -1
 
 
+@bounded(
+    "len(groups) == len(is_reply) == len(times) == len(seqs) == len(acks) == len(wires) == len(room)",
+    "len(groups) == len(flags) == len(kinds) == len(codes) == len(begins)",
+    "len(groups) == 0 or (0 <= groups.min() and groups.max() < len(cursor))",
+    "HEAD * len(groups) + room.sum() <= len(data) and (room >= 0).all()",
+)
 @kernel
 def write(
     groups: Column, is_reply: Column, times: Column, seqs: Column, acks: Column, wires: Column,

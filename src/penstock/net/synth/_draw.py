@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net.synth import _settings as s
 from penstock.net.synth._mixing import below, mix, mix2
 from penstock.net.synth.message import Register
@@ -90,6 +90,7 @@ def _describe(row: Column, settings: Column, subscriber: Any, time_us: Any) -> N
     row[_AREA], row[_CELL] = FIRST_AREA + cell // CELLS_PER_AREA, cell + 1
 
 
+@bounded("out.shape == (len(subscribers), len(Register))")
 @kernel
 def describe(settings: Column, subscribers: Column, time_us: int, out: Column) -> None:
     """The registers of subscribers, for the truth."""
@@ -97,6 +98,7 @@ def describe(settings: Column, subscribers: Column, time_us: int, out: Column) -
         _describe(out[i], settings, subscribers[i], time_us)
 
 
+@bounded("out.shape[1] == len(Register) and len(cumulative) == len(only_ipv4) and cumulative[-1] == 1")
 @kernel
 def draw_users(
     settings: Column,
@@ -136,6 +138,7 @@ def draw_users(
         row[_SERVER_PORT], row[_NUMBER] = 0, n
 
 
+@bounded("out.shape == (settings[s.SUBSCRIBERS], len(Register))")
 @kernel
 def draw_control(
     settings: Column, event: int, window: int, begin_us: int, port: int, events: int, out: Column

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net.synth import _settings as s
 from penstock.net.synth import catalogue as c
 from penstock.net.synth._draw import cell_at
@@ -64,6 +64,12 @@ def see(seen: Column, flow: Any, time_us: Any, length: Any, flags: Any, directio
     seen[flow, at + 2] |= flags
 
 
+# `catalogue._arrays` refuses a message that makes a record longer than MOST_RECORD.
+@bounded(
+    "stop <= len(keys) and len(out) >= MOST_RECORD",
+    "places.shape[0] == 3 and lengths.shape == (2, places.shape[1])",
+    "len(seen) >= 2 * len(exchanges) and len(cells) >= settings[s.CELLS]",
+)
 @kernel
 def fill(
     keys: Column, first: int, stop: int, begin_us: int, packets: Column,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net.synth import _settings as s
 from penstock.net.synth._fill import header_bytes, see, wrap
 from penstock.net.synth._frame import (
@@ -25,6 +25,8 @@ from penstock.net.synth._mixing import below, mix, mix2
 _TCP, _UDP, _SYN, _PSH, _ACK = 6, 17, 2, 8, 16
 _CLIENTS, _SERVERS, _SERVER_HOSTS = 10 << 24, 198 << 24 | 18 << 16, 1 << 16
 _TCP_OF_TEN, _MTU_DATA, _SMALL_DATA = 8, 1_400, 600
+MOST_SNAP, MOST_RECORD = 96, 256
+"""A frame is cut at the first; with what is written around it, it is no longer than the second."""
 _PORT_SALT, _SERVER_SALT = 0x5EED_11, 0x5EED_12
 
 
@@ -51,6 +53,10 @@ def _data_bytes(bits: Any) -> Any:
     return np.int64(_MTU_DATA) if kind < 7 else np.int64(bits & np.uint64(0xFFFF)) % _SMALL_DATA
 
 
+@bounded(
+    "settings[s.SNAP_BYTES] <= MOST_SNAP and len(out) >= MOST_RECORD",
+    "len(sent) >= flows and len(seen) >= flows",
+)
 @kernel
 def fill_headers(
     first: int,
@@ -70,7 +76,7 @@ def fill_headers(
     at, form, snap, seed = 0, settings[s.FORMAT], settings[s.SNAP_BYTES], settings[s.SEED]
     lead = header_bytes(form)
     n = first
-    while n < stop and at + 256 <= len(out):
+    while n < stop and at + MOST_RECORD <= len(out):
         bits = mix2(seed, n + (1 << 40))
         flow = below(bits, flows)
         client, server, port, service = ends(seed, flow)
@@ -105,6 +111,7 @@ def fill_headers(
     return n, at
 
 
+@bounded("out.shape == (len(flows), 5)")
 @kernel
 def describe_flows(seed: int, flows: Column, out: Column) -> None:
     """Addresses, ports and protocol of flows, for the truth."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 from penstock.net.synth import _settings as s
 from penstock.net.synth import catalogue as c
 from penstock.net.synth._mixing import mix
@@ -32,6 +32,8 @@ def _can_be_cut(steps: Column, i: Any, row: Column) -> Any:
     return (row[_TUNNELLED] or row[_VERSION] == 4) and steps[i, c.LENGTH] >= _LEAST_FRAGMENTED
 
 
+# A packet is cut in two or sent twice, never both.
+@bounded("len(packets) == len(keys) >= 2 * np.diff(begins)[exchanges[:, _SCRIPT]].sum()")
 @kernel
 def schedule(
     exchanges: Column, control: int, steps: Column, begins: Column, settings: Column,

@@ -12,7 +12,7 @@ import polars as pl
 
 from penstock.errors import BadArgument
 from penstock.net.synth import _settings as s
-from penstock.net.synth._headers import describe_flows, fill_headers
+from penstock.net.synth._headers import MOST_SNAP, describe_flows, fill_headers
 from penstock.net.synth.catalogue import Table
 from penstock.net.synth.filling import Buffers
 from penstock.net.synth.traffic import Traffic
@@ -20,7 +20,7 @@ from penstock.net.synth.truth import seen_columns
 from penstock.net.synth.writing import FORMS, CaptureFile, Format, file_header, format_of
 
 MOST_FLOWS = 1 << 24
-LEAST_SNAP, MOST_SNAP = 54, 96
+LEAST_SNAP = 54
 _MAPPED = 0xFFFF_0000_0000
 
 
