@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast fuzz check format reference bench chaos chaos-mutations doctor clean
+.PHONY: help demo test test-bounds test-fast fuzz check format reference bench chaos chaos-mutations doctor clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,14 +23,18 @@ demo: $(STAMP) ## a live topology on generated data, about a minute
 
 test: $(STAMP) ## every test, with Spark
 	@$(PYTEST) -q -n 2 --dist worksteal -m 'not spark'
+	@$(BIN)/python -m tests.bounds
 	@$(PYTEST) -q -n 2 --dist worksteal -m 'spark and not chaos'
+
+test-bounds: $(STAMP) ## the tests of everything that is compiled, with bounds checks: two minutes
+	@$(BIN)/python -m tests.bounds
 
 test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds
 	@$(PYTEST) -q -n 2 -m 'not spark and not long' --ignore-glob="*/net" --ignore-glob="*/spark" --ignore=tests/apps --ignore=tests/docs --ignore=tests/fuzz
 
-fuzz: $(STAMP) ## mutated captures through all decoders (INPUTS=1000000, SECONDS=, GUIDED=60, SEED=1)
+fuzz: $(STAMP) ## mutated captures through all decoders (INPUTS=1000000, HEAVY=20000, SECONDS=, GUIDED=60, SEED=1)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
-	@$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	@$(BIN)/python -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) $(if $(HEAVY),--heavy-inputs $(HEAVY)) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(GUIDED),--guided-seconds $(GUIDED)) $(if $(SEED),--seed $(SEED))
 
 check: $(STAMP) ## formatting, lint, types, layers

@@ -1,8 +1,9 @@
 """``python -m tests.fuzz``: look for inputs that crash, hang, or make memory grow.
 
-Two phases, as each finds what the other cannot. A guided one: numba is off, libFuzzer sees every branch of
+Three phases, as each finds what the others cannot. A guided one: numba is off, libFuzzer sees every branch of
 the kernels and keeps inputs that reach new ones, about twenty inputs a second. Then a mass one: the corpus
-that it left is mutated and led through the compiled kernels and nDPI, a thousand inputs a second.
+that it left is mutated and led through the compiled kernels and nDPI, a thousand inputs a second. Then a
+heavy one: captures that fill the state of operators, and end with a few packets that resolve all of it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.fuzz import mass
-from tests.fuzz.mutation import Mutator
 from tests.fuzz.seeds import seeds
-from tests.fuzz.worker import corpus_of
+from tests.fuzz.worker import inputs_of
 
 _MOST_GROWTH_BYTES = 128 << 20
 _WARM_BATCHES = 8  # allocators reach their level in the first ones
@@ -36,14 +38,18 @@ def main() -> int:
     for capture in seeds():
         (corpus / hashlib.sha1(capture).hexdigest()).write_bytes(capture)
     ok = _guided(corpus, findings, asked.guided_seconds, home)
-    ok = _mass(corpus, findings, asked, home) and ok
+    lab = mass.Lab(corpus, asked.seed, home)
+    ok = _search(lab, mass.batches(asked.inputs), asked.seconds, findings) and ok
+    lab, few = replace(lab, mode="heavy"), mass.batches(asked.heavy_inputs, mass.HEAVY_BATCH)
+    ok = _search(lab, few, asked.seconds, findings) and ok
     return 0 if ok else 1
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--inputs", type=int, default=1_000_000, help="inputs of the mass phase")
-    parser.add_argument("--seconds", type=float, help="end the mass phase after this time")
+    parser.add_argument("--heavy-inputs", type=int, default=20_000, help="inputs of the heavy phase")
+    parser.add_argument("--seconds", type=float, help="end the mass and the heavy phase after this time each")
     parser.add_argument("--guided-seconds", type=int, default=60, help="length of the guided phase")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other inputs")
     parser.add_argument("--home", type=Path, default=Path("out/fuzz"), help="corpus and findings")
@@ -75,7 +81,9 @@ def _guided(corpus: Path, findings: Path, seconds: int, home: Path) -> bool:
     return code.returncode == 0
 
 
-def _mass(corpus: Path, findings: Path, asked: argparse.Namespace, home: Path) -> bool:
+def _search(lab: mass.Lab, wanted: Sequence[range], seconds: float | None, findings: Path) -> bool:
+    """Run a phase of compiled kernels; False if it found anything."""
+    name = "mass" if lab.mode == "mutated" else lab.mode
     started = time.monotonic()
     told_at = started
 
@@ -85,27 +93,26 @@ def _mass(corpus: Path, findings: Path, asked: argparse.Namespace, home: Path) -
         if now - told_at > 30:
             told_at = now
             rate, memory = ran.inputs / (now - started), (ran.rss_bytes or [0])[-1] >> 20
-            print(f"mass: {ran.inputs} inputs, {rate:.0f}/s, memory {memory} MB", flush=True)
-        is_over = asked.seconds is not None and now - started > asked.seconds
+            print(f"{name}: {ran.inputs} inputs, {rate:.0f}/s, memory {memory} MB", flush=True)
+        is_over = seconds is not None and now - started > seconds
         return not is_over and len(ran.failed) < _MOST_FINDINGS
 
-    lab = mass.Lab(corpus, asked.seed, home)
-    ran = mass.search(lab, mass.batches(asked.inputs), goes_on)
-    seconds = time.monotonic() - started
+    ran = mass.search(lab, wanted, goes_on)
+    took = time.monotonic() - started
     levels = ran.rss_bytes[_WARM_BATCHES:] or ran.rss_bytes or [0]
     growth = levels[-1] - levels[0]
     print(
-        f"mass: {ran.inputs} inputs, {ran.inputs / seconds:.0f} executions/s, "
+        f"{name}: {ran.inputs} inputs, {ran.inputs / took:.0f} executions/s, "
         f"{ran.inputs / max(ran.processor_s, 1e-9):.0f} per second of processor time, {ran.packets} packets, "
-        f"{ran.flows} flows, slowest batch of {mass.BATCH} {ran.slowest_s:.1f} s, "
+        f"{ran.flows} flows, slowest batch {ran.slowest_s:.1f} s, "
         f"memory {levels[0] >> 20} MB at start, {max(levels) >> 20} MB at most, {levels[-1] >> 20} MB at end"
     )
-    mutator = Mutator(corpus_of(corpus), asked.seed)
+    inputs = inputs_of(lab.mode, lab.corpus, lab.seed)
     for batch, why in ran.failed:
         numbers = mass.shrunk(lab, batch)
         for number in numbers[:4]:
-            (findings / f"mass-{asked.seed}-{number}.pcap").write_bytes(mutator.made(number))
-        print(f"FOUND: inputs {numbers[:4]} of seed {asked.seed} ({len(numbers)}), in {findings}: {why}")
+            (findings / f"{name}-{lab.seed}-{number}.pcap").write_bytes(inputs.made(number))
+        print(f"FOUND: inputs {numbers[:4]} of seed {lab.seed} ({len(numbers)}), in {findings}: {why}")
     if growth > _MOST_GROWTH_BYTES:
         print(f"FOUND: memory grew by {growth >> 20} MB")
     is_clean = not ran.failed and growth <= _MOST_GROWTH_BYTES
