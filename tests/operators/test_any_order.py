@@ -41,9 +41,12 @@ def step_and_repeat(run: ReferenceRun, cut: Epoch | None, *, fails: bool) -> boo
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_the_rows_are_those_of_a_sequential_evaluation(
-    shard: int, record_property: Callable[[str, object], None]
+    shard: int, record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chains_run = 0
+    if shard % 2:  # the way of windows that share many panes, which these cases are too small for
+        monkeypatch.setattr("penstock.operators.aggregate._FEW_WINDOWS", 0)
+        monkeypatch.setattr("penstock.operators.count_aggregate._FEW_WINDOWS", 0)
 
     @settings(
         max_examples=-(-CASES // SHARDS // TOGETHER), deadline=None, database=None,

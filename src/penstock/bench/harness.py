@@ -62,6 +62,8 @@ BENCHES: dict[str, Bench] = {
         _bench("window", "count and sum in 10-second windows over 100,000 keys, against Spark SQL"),
         _bench("skew", "the same windows with Zipf distributed keys against even ones"),
         _bench("join", "pairs of two streams of a million subscribers within 15 minutes"),
+        _bench("join-hot", "pairs of one key that has 40,000 rows on each side in an epoch"),
+        _bench("sliding", "windows of an hour, one a second, over 10,800 events of three groups an epoch"),
         _bench("recovery", "from the death of an executor or a driver to the next committed epoch"),
         _bench("checkpoint-overhead", "throughput with epochs of one second against ten"),
         _bench("packet-counter", "packets of a header trace counted, against the bare kernel and nfstream"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -15,6 +15,7 @@ from penstock.operators.aggregates import Aggregate
 from penstock.operators.event_time import LATE, NEVER, as_us, columns_of, times
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.partials import EVENTS, START, Combine, Figures
+from penstock.operators.sliding import closed_windows
 from penstock.operators.timed_rows import TimedRows
 from penstock.operators.windows import CountWindow, TimeWindow
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from penstock.topology.stream import Stream
 
 Late = Literal["counted", "kept"]
+_FEW_WINDOWS = 8
+"""Panes that lie in so many closing windows on average are merged window by window: it is faster."""
 _WORTHWHILE = 4096  # fewer partials than this are not worth merging before their window closes
 
 
@@ -57,11 +60,21 @@ class TimeAggregate(Operator):
         closed, closed_before = window.last_closed(state.clock), window.last_closed(before)
         if closed == closed_before or not (state.times < closed + window.length_us).any():
             return
-        rows = state.before(closed + window.length_us)
-        positions, starts = _windows(times(rows, START), window, closed_before, closed)
-        if len(starts):
-            emit(self.combine.finish(rows if positions is None else rows[positions], starts))
+        for made in self._figures(state.before(closed + window.length_us), closed_before, closed):
+            emit(made)
         state.drop_before(closed + window.every_us)
+
+    def _figures(self, rows: pl.DataFrame, before: int, closed: int) -> Iterator[pl.DataFrame]:
+        """Yield the figures of the windows that close now."""
+        window, panes = self.combine.window, times(rows, START)
+        if window.is_tumbling:
+            yield self.combine.finish(rows, panes)
+        elif _spread_rows(panes, window, before, closed) > _FEW_WINDOWS * rows.height:
+            yield from closed_windows(rows, self.combine, before, closed)
+        else:
+            positions, starts = _spread(panes, window, before, closed)
+            if len(starts):
+                yield self.combine.finish(rows[positions], starts)
 
     def late_events(self, output: str, rows: pl.DataFrame) -> int:
         is_counted = output == LATE and self.late == "counted"
@@ -88,15 +101,23 @@ class TimeAggregate(Operator):
         return pl.Series(window.is_late(window.pane(events), state.clock) | (events == NEVER))
 
 
-def _windows(
+def _spread_rows(panes: np.ndarray, window: TimeWindow, before: int, closed: int) -> int:
+    """Count the pairs of a pane and a window that closes now."""
+    return int(_overlaps(panes, window, before, closed)[1].sum())
+
+
+def _overlaps(
     panes: np.ndarray, window: TimeWindow, before: int, closed: int
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """Which pane goes into which window of those that close now; None: each into its own."""
-    if window.is_tumbling:
-        return None, panes
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first window of each pane that closes now, and how many of its windows do."""
     firsts = np.maximum(window.first_start(panes), before + window.every_us)
     lasts = np.minimum(window.last_start(panes), closed)
-    counts = np.maximum((lasts - firsts) // window.every_us + 1, 0)
+    return firsts, np.maximum((lasts - firsts) // window.every_us + 1, 0)
+
+
+def _spread(panes: np.ndarray, window: TimeWindow, before: int, closed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which pane goes into which window of those that close now: positions and starts."""
+    firsts, counts = _overlaps(panes, window, before, closed)
     positions = np.repeat(np.arange(len(panes)), counts)
     nth = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
     return positions, firsts[positions] + nth * window.every_us

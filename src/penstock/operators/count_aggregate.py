@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from penstock.operators.event_time import LATE, as_us, in_order, without_late
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.partials import END, START, Figures
+from penstock.operators.ranges import Ranges, merged_ranges
 from penstock.operators.timed_rows import TimedRows
 from penstock.operators.windows import CountWindow
 
-_HELD, _PLACE, _SIZE, _WINDOW = (f"count_window.{name}" for name in ("held", "place", "size", "window"))
+_HELD, _PLACE, _SIZE, _WINDOW, _GROUP = (
+    f"count_window.{name}" for name in ("held", "place", "size", "window", "group")
+)
+_FEW_WINDOWS = 8
+"""Events that lie in at most so many windows are added up window by window: it is faster."""
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,9 @@ class CountAggregate(Operator):
         rows, held = self._placed(state, ready)
         sizes = rows[_SIZE].to_numpy()
         complete = np.maximum((sizes - self.window.length) // self.window.every + 1, 0)
-        made = self._figures(rows, complete)
-        if made.height:
-            emit(made)
+        for made in self._windows(rows, complete):
+            if made.height:
+                emit(made)
         gone = np.zeros(len(state), np.bool_)
         gone[held[rows[_PLACE].to_numpy() < complete * self.window.every]] = True
         state.drop(gone)
@@ -64,6 +71,37 @@ class CountAggregate(Operator):
         numbers = [pl.int_range(pl.len()).alias(_PLACE), pl.len().cast(pl.Int64).alias(_SIZE)]
         rows = rows.with_columns(n.over(self.figures.by) if self.figures.by else n for n in numbers)
         return rows.drop(_HELD), rows[_HELD].to_numpy()
+
+    def _windows(self, rows: pl.DataFrame, complete: Numbers) -> Iterator[pl.DataFrame]:
+        """Yield the figures of the complete windows; ``complete`` is as for ``_figures``."""
+        if self.window.length <= _FEW_WINDOWS * self.window.every:
+            yield self._figures(rows, complete)
+            return
+        groups = pl.col(_GROUP).min().over(self.figures.by) if self.figures.by else pl.lit(0).alias(_GROUP)
+        numbers = rows.with_row_index(_GROUP).with_columns(groups).select(_GROUP, _PLACE)
+        order = np.lexsort((numbers[_PLACE].to_numpy(), numbers[_GROUP].to_numpy()))
+        rows, place = rows[order], rows[_PLACE].to_numpy()[order]
+        begins = (place % self.window.every == 0) & (place // self.window.every < complete[order])
+        firsts = np.flatnonzero(begins)
+        figures, keys = self.figures.on(rows.schema), rows.select(self.figures.by)
+        parts = self._parts(rows)
+        for first, some in merged_ranges(
+            parts, Ranges(firsts, firsts + self.window.length), figures, self.time
+        ):
+            found = firsts[first : first + some.height]
+            ends = [rows[self.time][found], rows[self.time][found + self.window.length - 1]]
+            bounds = [ends[0].alias(START), ends[1].alias(END)]
+            made = some.select(figures.results(self.time)).with_columns(keys[found].get_columns())
+            yield made.with_columns(bounds).select(
+                *self.figures.by, START, END, pl.exclude(*self.figures.by, START, END)
+            )
+
+    def _parts(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the parts of each event by itself."""
+        figures = self.figures.on(rows.schema)
+        alone = self.figures.widened(rows).with_columns(pl.int_range(pl.len()).alias(_WINDOW))
+        made = alone.group_by(_WINDOW, maintain_order=True).agg(figures.parts(self.time)).drop(_WINDOW)
+        return made.with_columns(figures.settled(self.time, merged=False))
 
     def _figures(self, rows: pl.DataFrame, complete: Any) -> pl.DataFrame:
         """The figures of the complete windows; ``complete`` says how many there are in each row's group."""
