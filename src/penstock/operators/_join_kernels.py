@@ -1,74 +1,204 @@
-"""Numba kernels of the join: rows of a key as chains, the newest first."""
+"""Numba kernels of the join: the rows of each key in the order of their time.
+
+The head of a key is 0 without rows, ``row + 1`` with one row, and ``-(at + 1)`` with several: the arena then
+has their number at ``at`` and the rows behind it, by time and then by arrival. A list has room for the next
+power of two; one that is full moves to the end of the arena.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, kernel, step
+
+USED, UNTIDY, LOOKED = range(3)
+_SHIFTED = 64
+"""A row that is behind more rows than this waits at the end of its list until `tidy` sorts it in."""
+
+
+@step
+def room_for(size: Any) -> Any:
+    room = 2
+    while room < size:
+        room *= 2
+    return room
 
 
 @kernel
-def count_pairs(
-    keys: Column, times: Column, heads: Column, following: Column, others: Column, within: int, out: Column
-) -> int:
-    """How many rows of the other side lie within the distance of each row; gives their sum."""
+def enter(
+    keys: Column, start: int, first: int, times: Column, heads: Column, arena: Column, untidy: Column,
+    sorted_sizes: Column, counters: Column,
+) -> int:  # fmt: skip
+    """Enter rows from ``start`` on, of which row 0 has position ``first``; return where room ran out.
+
+    A list that gets a row far behind its time is left untidy: its size is negative until it is tidied.
+    """
+    used, count, looked = counters[USED], counters[UNTIDY], counters[LOOKED]
+    done = len(keys)
+    for i in range(start, len(keys)):
+        key, row = keys[i], first + i
+        if key < 0:
+            continue
+        if heads[key] == 0:
+            heads[key] = row + 1
+            continue
+        if heads[key] > 0:
+            if used + 3 > len(arena):
+                done = i
+                break
+            arena[used], arena[used + 1] = 1, heads[key] - 1
+            heads[key] = -(used + 1)
+            used += 3
+        at = -heads[key] - 1
+        size = abs(arena[at])
+        if size >= 2 and room_for(size) == size:  # full: move it
+            if used + 1 + 2 * size > len(arena):
+                done = i
+                break
+            for j in range(size + 1):
+                arena[used + j] = arena[at + j]
+            at, heads[key] = used, -(used + 1)
+            used += 1 + 2 * size
+        if arena[at] > _SHIFTED and times[arena[at + 1 + size - _SHIFTED]] > times[row]:
+            untidy[count], sorted_sizes[count] = key, size
+            count += 1
+            arena[at] = -size
+        place = at + 1 + size
+        if arena[at] < 0:
+            arena[at] -= 1
+        else:
+            arena[at] += 1
+            while place > at + 1 and times[arena[place - 1]] > times[row]:
+                arena[place] = arena[place - 1]
+                place -= 1
+                looked += 1
+        arena[place] = row
+    counters[USED], counters[UNTIDY], counters[LOOKED] = used, count, looked
+    return done
+
+
+@kernel
+def tidy(untidy: Column, sorted_sizes: Column, times: Column, heads: Column, arena: Column) -> int:
+    """Sort what was put at the end of lists into them; return how many rows had to be moved."""
+    moved = 0
+    for i in range(len(untidy)):
+        at = -heads[untidy[i]] - 1
+        size, before = -arena[at], sorted_sizes[i]
+        rows = arena[at + 1 : at + 1 + size]
+        late = rows[before:].copy()
+        late = late[np.argsort(times[late], kind="mergesort")]  # stable: equal times stay as they came
+        place, left, right = size - 1, before - 1, len(late) - 1
+        while right >= 0:
+            if left >= 0 and times[rows[left]] > times[late[right]]:
+                rows[place] = rows[left]
+                left -= 1
+            else:
+                rows[place] = late[right]
+                right -= 1
+            place -= 1
+        moved += size - 1 - place
+        arena[at] = size
+    return moved
+
+
+@step
+def after(times: Any, arena: Any, begin: Any, end: Any, bound: Any) -> Any:
+    """The first place of a list, of those from begin to end, whose time is behind the bound.
+
+    Looks from the end in growing steps, since most bounds are near it; also gives how often it looked.
+    """
+    looked, width, high = 1, 1, end
+    low = end - 1
+    while low >= begin and times[arena[low]] > bound:
+        high = low
+        width *= 2
+        low = high - width
+        looked += 1
+    low = max(low + 1, begin)
+    while low < high:
+        middle = (low + high) // 2
+        looked += 1
+        if times[arena[middle]] > bound:
+            high = middle
+        else:
+            low = middle + 1
+    return low, looked
+
+
+@kernel
+def find(
+    keys: Column, moments: Column, heads: Column, arena: Column, times: Column, within: int, begins: Column,
+    counts: Column,
+) -> int:  # fmt: skip
+    """Find the rows of the other side that lie within the distance of each row; return how often it looked.
+
+    ``begins`` becomes their first place in the arena, or ``-(row + 1)`` of the only row of a key.
+    """
     total = 0
     for i in range(len(keys)):
-        found = 0
-        if keys[i] >= 0:
-            at = heads[keys[i]] - 1
-            while at >= 0:
-                if -within <= times[i] - others[at] <= within:
-                    found += 1
-                at = following[at] - 1
-        out[i] = found
-        total += found
+        counts[i] = 0
+        if keys[i] < 0 or heads[keys[i]] == 0:
+            continue
+        head, low, high = heads[keys[i]], moments[i] - within, moments[i] + within
+        if head > 0:
+            total += 1
+            begins[i] = -head
+            if low <= times[head - 1] <= high:
+                counts[i] = 1
+            continue
+        begin, end = -head, -head + arena[-head - 1]
+        end, looked = after(times, arena, begin, end, high)
+        total += looked
+        if end > begin:
+            begin, looked = after(times, arena, begin, end, low - 1)
+            total += looked
+        begins[i], counts[i] = begin, end - begin
     return total
 
 
 @kernel
-def fill_pairs(
-    keys: Column, times: Column, heads: Column, following: Column, others: Column, within: int,
-    counts: Column, mine: Column, theirs: Column,
-) -> None:  # fmt: skip
-    """The pairs that `count_pairs` counted: for each row the other's rows in the order of their arrival."""
-    done = 0
-    for i in range(len(keys)):
-        if counts[i] == 0:
-            continue
-        done += counts[i]
-        place = done
-        at = heads[keys[i]] - 1
-        while at >= 0:
-            if -within <= times[i] - others[at] <= within:
-                place -= 1
-                mine[place] = i
-                theirs[place] = at
-            at = following[at] - 1
+def fill(
+    begins: Column, counts: Column, arena: Column, row: int, nth: int, mine: Column, theirs: Column
+) -> None:
+    """Write as many of the pairs that `find` found as there is room for, from the n-th pair of a row on."""
+    place = 0
+    for i in range(row, len(begins)):
+        for k in range(nth, counts[i]):
+            if place == len(mine):
+                return
+            mine[place] = i
+            theirs[place] = arena[begins[i] + k] if begins[i] >= 0 else -begins[i] - 1
+            place += 1
+        nth = 0
 
 
 @kernel
-def link(keys: Column, first: int, heads: Column, following: Column) -> None:
-    """Put rows, of which the first has position `first`, in front of the chains of their keys."""
-    for i in range(len(keys)):
-        following[first + i] = 0
-        if keys[i] >= 0:
-            following[first + i] = heads[keys[i]]
-            heads[keys[i]] = first + i + 1
-
-
-@kernel
-def relink(kept: Column, following: Column, heads: Column) -> None:
-    """Take rows that are not kept out of their chains, and number the others anew in their order."""
-    places = np.zeros(len(kept) + 1, np.int64)
+def keep(kept: Column, heads: Column, arena: Column, out: Column) -> int:
+    """Write the lists without rows that are not kept, and number the others anew in their order."""
+    places = np.empty(len(kept), np.int64)
     count = 0
     for i in range(len(kept)):
-        before = places[following[i]]  # rows further back in a chain came earlier: they have their place
-        if kept[i]:
-            following[count] = before
-            count += 1
-            places[i + 1] = count
-        else:
-            places[i + 1] = before
-    for row in range(len(heads)):
-        heads[row] = places[heads[row]]
+        places[i] = count
+        count += kept[i]
+    used = 0
+    for key in range(len(heads)):
+        head = heads[key]
+        if head == 0:
+            continue
+        if head > 0:
+            heads[key] = places[head - 1] + 1 if kept[head - 1] else 0
+            continue
+        size = 0
+        for k in range(-head, -head + arena[-head - 1]):
+            if kept[arena[k]]:
+                out[used + 1 + size] = places[arena[k]]
+                size += 1
+        if size < 2:
+            heads[key] = out[used + 1] + 1 if size == 1 else 0
+            continue
+        out[used] = size
+        heads[key] = -(used + 1)
+        used += 1 + room_for(size)
+    return used

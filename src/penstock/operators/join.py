@@ -51,9 +51,10 @@ class Join(Operator):
         is_left = name != OTHER
         side, late = (state.left, LATE) if is_left else (state.right, LATE_OTHER)
         rows = without_late(batch, side.time, side.rows.clock, emit, late)
-        mine, theirs = state.take(rows, side, self.within_us)
-        if len(mine) or (not batch.height and all(side.rows.is_known for side in state.sides)):
+        for mine, theirs in state.take(rows, side, self.within_us):
             self._emit_pairs(state, *((mine, theirs) if is_left else (theirs, mine)), emit)
+        if not batch.height and all(side.rows.is_known for side in state.sides):
+            self._emit_pairs(state, np.empty(0, np.int64), np.empty(0, np.int64), emit)  # tells the columns
 
     def on_punctuation(self, time: dt.datetime, state: JoinState, emit: Emit) -> None:
         clock = as_us(time)
