@@ -3,7 +3,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from penstock.frames import slices
 from penstock.frames.hashing import stable_hash
 from penstock.frames.slices import address, addresses, murmur3_long, partition_of, slice_of
 
@@ -44,6 +47,35 @@ def test_an_address_does_not_depend_on_the_number_of_slices() -> None:
     assert [address("dns", s) for s in (0, 7, 299)] == addresses("dns", 300)[[0, 7, 299]].tolist()
 
 
+def test_a_thousand_addresses_asked_for_one_by_one_cost_one_computation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed: list[int] = []
+    salted = slices._salted
+
+    def counting(node: str, first: int, last: int) -> np.ndarray:
+        computed.append(last - first)
+        return salted(node, first, last)
+
+    monkeypatch.setattr(slices, "_salted", counting)
+    found = [address("asked one by one", s) for s in range(1000)]
+    assert sum(computed) <= 1024
+    assert len(computed) <= 4
+    assert found == addresses("asked one by one", 1000).tolist()
+
+
+@given(st.text(min_size=1, max_size=9), st.integers(0, slices.MAX_SLICES - 1))
+@settings(max_examples=30, deadline=None)
+def test_the_address_of_a_slice_is_the_one_among_all(node: str, number: int) -> None:
+    assert address(node, number) == slices._salted(node, number, number + 1)[0]
+
+
+@pytest.mark.parametrize("number", [-1, slices.MAX_SLICES])
+def test_a_slice_that_cannot_be_has_no_address(number: int) -> None:
+    with pytest.raises(ValueError, match="slices"):
+        address("dns", number)
+
+
 def test_addresses_are_those_of_every_release() -> None:
     assert addresses("dns", 3).tolist() == [4013306871191437324, 4013306871191502859, 4013306871191568438]
 
@@ -56,16 +88,16 @@ def test_shared_addresses_cannot_be_written() -> None:
     assert not addresses("dns", 120).flags.writeable
 
 
-@pytest.mark.parametrize("slices", [0, 65537])
-def test_there_are_1_to_65536_slices(slices: int) -> None:
+@pytest.mark.parametrize("number", [0, 65537])
+def test_there_are_1_to_65536_slices(number: int) -> None:
     with pytest.raises(ValueError, match="slices"):
-        addresses("dns", slices)
+        addresses("dns", number)
 
 
-@pytest.mark.parametrize("slices", [1, 7, 120])
-def test_keys_fill_slices_evenly(slices: int) -> None:
-    ids = slice_of(stable_hash([pl.Series(np.arange(120_000))]), slices)
-    counts = np.bincount(ids, minlength=slices)
+@pytest.mark.parametrize("number", [1, 7, 120])
+def test_keys_fill_slices_evenly(number: int) -> None:
+    ids = slice_of(stable_hash([pl.Series(np.arange(120_000))]), number)
+    counts = np.bincount(ids, minlength=number)
     assert ids.dtype == np.int32
-    assert len(counts) == slices
-    assert counts.min() > 0.85 * 120_000 / slices
+    assert len(counts) == number
+    assert counts.min() > 0.85 * 120_000 / number

@@ -17,6 +17,8 @@ SPREAD = 120  # many divisors: 1 2 3 4 5 6 8 10 12 15 20 24 30 40 60 120
 MAX_SLICES = 1 << 16
 _SALTS = 1 << 16
 _SEED = 42
+_FIRST_BLOCK = 128
+"""Most nodes have 120 slices."""
 
 
 def slice_of(hashes: npt.NDArray[np.uint64], slices: int) -> npt.NDArray[np.int32]:
@@ -28,10 +30,16 @@ def slice_of(hashes: npt.NDArray[np.uint64], slices: int) -> npt.NDArray[np.int3
     return out
 
 
-@lru_cache(maxsize=1 << 17)
 def address(node: str, slice: int) -> int:
-    """The 63-bit grouping key of a slice: node hash (31) | slice (16) | salt (16)."""
-    return int(_salted(node, slice, slice + 1)[0])
+    """Return the 63-bit grouping key of a slice: node hash (31) | slice (16) | salt (16).
+
+    Slices are asked for one by one and mostly all of them, so they are computed in blocks that double: all
+    addresses of a node cost about one computation of all.
+    """
+    if not 0 <= slice < MAX_SLICES:
+        raise ValueError(f"slices are 0 … {MAX_SLICES - 1}: got {slice}")
+    first = 1 << (slice.bit_length() - 1) if slice >= _FIRST_BLOCK else 0
+    return int(_block(node, first, max(2 * first, _FIRST_BLOCK))[slice - first])
 
 
 @lru_cache(maxsize=4096)
@@ -40,6 +48,11 @@ def addresses(node: str, slices: int) -> npt.NDArray[np.int64]:
     found = _salted(node, 0, slices)
     found.flags.writeable = False
     return found
+
+
+@lru_cache(maxsize=8192)
+def _block(node: str, first: int, last: int) -> npt.NDArray[np.int64]:
+    return _salted(node, first, last)
 
 
 def partition_of(address: int, partitions: int) -> int:

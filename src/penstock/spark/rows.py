@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from penstock.engine.outbox import Parcel
 from penstock.frames.frame import ARROW_SCHEMA, Frame
-from penstock.frames.slices import addresses
+from penstock.frames.slices import address
 from penstock.spark.handover import BY_REFERENCE_BYTES, lay_down
-from penstock.topology.stream import SLICES
 
 CLOCK = "__clock__"
 METRICS = "__metrics__"
@@ -44,7 +43,7 @@ class Stamper:
     ) -> Frame:
         """A frame that carries no rows."""
         return Frame(
-            address=address_of(node, slice_),
+            address=address(node, slice_),
             node=node,
             slice=slice_,
             input="",
@@ -69,7 +68,7 @@ class Stamper:
 
     def _frame(self, parcel: Parcel, payload: bytes, kind: str) -> Frame:
         return Frame(
-            address=address_of(parcel.node, parcel.slice),
+            address=address(parcel.node, parcel.slice),
             node=parcel.node,
             slice=parcel.slice,
             input=parcel.input,
@@ -84,11 +83,6 @@ class Stamper:
             payload=payload,
             kind=kind,
         )
-
-
-def address_of(node: str, slice_: int) -> int:
-    """The grouping key of a slice."""
-    return int(addresses(node, max(SLICES, slice_ + 1))[slice_])
 
 
 def to_batch(frames: Sequence[Frame]) -> pa.RecordBatch:
