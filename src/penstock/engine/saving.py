@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar
 
 import cloudpickle
@@ -64,8 +65,11 @@ class Containers(Way):
     def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
         parts = _parts(state)
         replaced = self._logged.keys() != parts.keys() or any(self._logged[n] is not parts[n] for n in parts)
-        if not any(part.is_changed for part in parts.values()) and not (replaced and head.base_values):
+        # Without a base, a restore begins with the containers of init_state: those need not be written.
+        differs = replaced if head.base_values else self._initial.keys() != parts.keys()
+        if not any(part.is_changed for part in parts.values()) and not differs:
             return None
+        self._check(parts)
         self._logged = dict(parts)
         if replaced or wants_base(head, stagger):
             return write_base(shelf, head, _packed({n: p.export_base() for n, p in parts.items()}))
@@ -101,6 +105,24 @@ class Containers(Way):
                 tables[name].apply(part)
         frames = {name: table.frame() for name, table in tables.items()}
         return frames[""] if set(frames) == {""} else frames
+
+    @cached_property
+    def _initial(self) -> dict[str, Any]:
+        """The containers that a new state has."""
+        return _parts(self.operator.init_state())
+
+    def _check(self, parts: dict[str, Any]) -> None:
+        """Refuse a container that a restore could not make anew, before it is written."""
+        from penstock.operators.keyed import KeyedTable
+
+        for name, part in parts.items():
+            wanted = type(self._initial.get(name)) if name in self._initial else KeyedTable
+            if type(part) is not wanted:
+                raise TypeError(
+                    f"the state has a {type(part).__name__} under the name '{name}', which init_state() "
+                    f"gives {'another kind' if name in self._initial else 'no container'}: let init_state() "
+                    f"make it, or add a KeyedTable"
+                )
 
 
 class _Whole(Way):
@@ -181,8 +203,9 @@ def way_for(operator: Operator) -> type[Way]:
     """How this operator's state is saved."""
     if overrides(operator, "export_state"):
         return OwnBytes
-    state = operator.init_state()
-    return Containers if all(map(_is_container, _parts(state).values())) else Pickled
+    parts = _parts(operator.init_state())
+    # An empty dict does not tell what it will hold.
+    return Containers if parts and all(map(_is_container, parts.values())) else Pickled
 
 
 def size_of(state: Any) -> int:
@@ -195,7 +218,8 @@ def _is_container(part: Any) -> bool:
 
 
 def _parts(state: Any) -> dict[str, Any]:
-    return state if isinstance(state, dict) and state else {"": state}
+    """Return the containers by name; a dict may have lost all of them."""
+    return state if isinstance(state, dict) else {"": state}
 
 
 def _begin(state: Any, base: dict[str, bytes]) -> None:
