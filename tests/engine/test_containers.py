@@ -1,4 +1,4 @@
-"""A state that is a dict of containers: any of them may be added, removed or replaced, and all may be gone."""
+"""A state that is a dict of containers: any may be added, removed or replaced, and all may be gone."""
 
 from __future__ import annotations
 
