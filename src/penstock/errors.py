@@ -283,6 +283,13 @@ class RunDirectoryBroken(EnvironmentError_):
     template = "{path}: {what}; {next_step}"
 
 
+class VersionNotLoadable(EnvironmentError_):
+    """A stored version carries code of another Python or library, which cannot be loaded here."""
+
+    condition = "VERSION_NOT_LOADABLE"
+    template = "{directory}: version {version} {what}; {next_step}"
+
+
 class StateDamaged(RunDirectoryBroken):
     """What a checkpoint holds of a slice's state is not what was written."""
 

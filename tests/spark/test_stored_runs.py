@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
 import penstock as ps
@@ -24,18 +23,6 @@ def finish(directory: Path) -> Any:
         return handle.adopted
 
 
-def require_expected(*directories: Path) -> None:
-    """All that the directories collected together is what the shop must have counted, each row once."""
-    for sink, rows in shop.expected().items():
-        last = read(directories[-1], sink)
-        columns = last.columns
-        got = last.group_by(columns[0], maintain_order=True).last().sort(columns[0])
-        assert got.rows() == rows, sink
-    windows = pl.concat([read(place, "out-minutes") for place in directories])
-    figures = windows.select("user", pl.col("start").cast(pl.Int64), "orders", "amount")
-    assert sorted(figures.rows()) == shop.expected_minutes()
-
-
 def test_a_run_of_format_2_goes_on_with_its_state(tmp_path: Path) -> None:
     run = shop.unpack(shop.RUN, tmp_path / "run")
     before = len(read(run, "out-totals"))
@@ -43,7 +30,7 @@ def test_a_run_of_format_2_goes_on_with_its_state(tmp_path: Path) -> None:
     assert not adopted.swapped
     assert not adopted.lost
     assert len(read(run, "out-totals")) > before > 0
-    require_expected(run)
+    shop.require_expected(run)
 
 
 def test_an_epoch_of_a_format_2_run_that_was_not_committed_is_repeated(tmp_path: Path) -> None:
@@ -52,7 +39,7 @@ def test_an_epoch_of_a_format_2_run_that_was_not_committed_is_repeated(tmp_path:
     (run / "checkpoint" / "commits" / str(last)).unlink()
     (run / "checkpoint" / "commits" / f".{last}.crc").unlink()
     finish(run)
-    require_expected(run)
+    shop.require_expected(run)
 
 
 def test_a_savepoint_of_format_1_is_restored_and_goes_on(tmp_path: Path) -> None:
@@ -61,4 +48,4 @@ def test_a_savepoint_of_format_1_is_restored_and_goes_on(tmp_path: Path) -> None
     run = restore(savepoint, tmp_path / "restored")
     earlier = shop.unpack(shop.RUN, tmp_path / "run")  # what the savepoint's run had collected
     assert finish(run.path).lost == ()
-    require_expected(earlier, run.path)
+    shop.require_expected(earlier, run.path)

@@ -10,6 +10,7 @@ import polars as pl
 
 import penstock as ps
 from penstock.cli.loading import load
+from penstock.connect.collect import read
 from penstock.control.checkpoint import rebase
 
 STORED = Path(__file__).parent / "stored"
@@ -61,3 +62,15 @@ def expected_minutes(rows: int = 10_000) -> list[tuple[str, int, int, int]]:
     frame = pl.DataFrame({"user": n % 7, "start": windows, "amount": n % 10 * 2})
     summed = frame.group_by("user", "start").agg(pl.len(), pl.col("amount").sum())
     return sorted((f"user-{u}", s, c, a) for u, s, c, a in summed.iter_rows())
+
+
+def require_expected(*directories: Path) -> None:
+    """All that the directories collected together is what the shop must have counted, each row once."""
+    for sink, rows in expected().items():
+        last = read(directories[-1], sink)
+        columns = last.columns
+        got = last.group_by(columns[0], maintain_order=True).last().sort(columns[0])
+        assert got.rows() == rows, sink
+    windows = pl.concat([read(place, "out-minutes") for place in directories])
+    figures = windows.select("user", pl.col("start").cast(pl.Int64), "orders", "amount")
+    assert sorted(figures.rows()) == expected_minutes()

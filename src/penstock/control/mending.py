@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.control.changes import ChangePlan
 from penstock.control.checkpoint import last_committed, last_planned, plan_again, read_offset
 from penstock.control.moves import moves_between
+from penstock.control.rebuilding import stored_program
 from penstock.control.run_directory import RunDirectory
 from penstock.errors import (
     BadChange,
@@ -41,7 +42,8 @@ def let_mended_code_run(directory: RunDirectory, change: ChangePlan) -> None:
     failed = directory.read_failed()
     if begun is None or begun == done or failed is None or failed[0] != begun:
         return
-    planned = directory.load(int(read_offset(directory.checkpoint, begun)["version"]))
+    version = int(read_offset(directory.checkpoint, begun)["version"])
+    planned = stored_program(directory, version, change.program)
     if planned.sources.keys() != change.program.sources.keys():
         return
     if failed[1] == "code" or _makes_the_same(planned, change.program):

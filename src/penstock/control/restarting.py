@@ -20,6 +20,7 @@ from penstock.errors import (
     SourceUnavailable,
     TopologyError,
     UserCodeError,
+    VersionNotLoadable,
 )
 
 _FINAL = (
@@ -30,6 +31,7 @@ _FINAL = (
     RunDirectoryMismatch,
     SinkRefused,
     TopologyError,
+    VersionNotLoadable,
 )
 _AWAY = (SinkUnavailable, SourceUnavailable)
 _FULL = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))

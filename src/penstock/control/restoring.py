@@ -16,7 +16,7 @@ from penstock.connect.sink import SinkContext
 from penstock.control.checkpoint import rebase, settle
 from penstock.control.run_directory import RunDirectory
 from penstock.control.savepoint_files import Savepoint, copy_with_digest, difference
-from penstock.errors import PenstockError, RunDirectoryMismatch, SavepointBroken
+from penstock.errors import PenstockError, RunDirectoryMismatch, SavepointBroken, VersionNotLoadable
 
 _OURS = "restored_from"
 
@@ -57,7 +57,10 @@ def is_restored(directory: Path, savepoint: Savepoint) -> bool:
 def later_epochs(savepoint: Savepoint) -> dict[str, str]:
     """By sink, what it holds of epochs after the savepoint: a restored run writes those again."""
     manifest, files = savepoint.manifest, savepoint.files
-    program = files.load(files.current())
+    try:
+        program = files.load(files.current())
+    except VersionNotLoadable as error:
+        return _not_asked(files, str(error))
     found = {}
     for name, spec in program.sinks.items():
         schema = program.input_schema(program.graph[name].inputs[0])
@@ -70,6 +73,13 @@ def later_epochs(savepoint: Savepoint) -> dict[str, str]:
         if newest is not None and newest > manifest.epoch:
             found[name] = f"{spec.sink.describe()} holds epochs {manifest.epoch + 1} to {newest}"
     return found
+
+
+def _not_asked(files: RunDirectory, why: str) -> dict[str, str]:
+    """The sinks of a version that this Python cannot load."""
+    record = files.version_files.record(files.current())
+    sinks = [node for node in record.nodes if node.kind == "sink"] if record else []
+    return {sink.name: f"{sink.what} cannot be asked ({why})" for sink in sinks}
 
 
 def _require_free(into: Path) -> None:

@@ -7,13 +7,11 @@ epoch really ran under is in Spark's offset log, and nowhere else.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -23,12 +21,11 @@ from penstock.connect.sealed import DIGEST_BYTES, digest, read_sealed, write_sea
 from penstock.connect.sink import write_atomically
 from penstock.control.line_log import append_line
 from penstock.control.progress import Progress
-from penstock.control.shipping import dumps, loads
 from penstock.control.upgrading import seal_if_older
+from penstock.control.version_files import VersionFiles
 from penstock.control.way_back import way_back
 from penstock.errors import Fenced, PenstockError, RunDirectoryBroken, RunDirectoryInUse, RunDirectoryMismatch
 from penstock.plan.program import Program
-from penstock.topology.codec import to_json
 
 FORMAT = 2
 PROGRESS_BYTES = 16 << 20
@@ -184,8 +181,12 @@ class RunDirectory:
         for path in self.path.glob("hold-[0-9]*"):
             path.unlink(missing_ok=True)
 
+    @property
+    def version_files(self) -> VersionFiles:
+        return VersionFiles(self.path / "versions")
+
     def versions(self) -> list[int]:
-        return sorted(int(path.stem) for path in (self.path / "versions").glob("*.program"))
+        return self.version_files.numbers()
 
     def current(self) -> int:
         """The version that the next epoch shall take; 0: none yet."""
@@ -194,22 +195,14 @@ class RunDirectory:
 
     def store(self, version: int, program: Program) -> None:
         """Write a version, for good."""
-        body = dumps(program)
-        write_atomically(self._version_file(version), digest(body) + body)
-        text = json.dumps(to_json(program.graph), indent=1)
-        write_atomically(self.path / "versions" / f"{version:06d}.json", text.encode())
+        self.version_files.store(version, program)
 
     def make_current(self, version: int) -> None:
         write_sealed(self.path / "current", {"version": version})
 
     def load(self, version: int) -> Program:
-        """Read a version; it is checked against its digest."""
-        path = self._version_file(version)
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            raise RunDirectoryBroken(path=path, what="is missing", next_step=way_back(self.path)) from None
-        return _load(str(path), (status.st_ino, status.st_size, status.st_mtime_ns))
+        """Read a version. Raises VersionNotLoadable if this Python cannot (see ``control.rebuilding``)."""
+        return self.version_files.load(version)
 
     def record_failure(self, error: PenstockError) -> None:
         """Leave an error where the runner finds it, past Spark's own wrapping."""
@@ -293,9 +286,6 @@ class RunDirectory:
                 return None
         raise RunDirectoryBroken(path=path, what="is missing", next_step=way_back(self.path))
 
-    def _version_file(self, version: int) -> Path:
-        return self.path / "versions" / f"{version:06d}.program"
-
 
 def read_progress(line: bytes) -> Progress | None:
     """A line of the progress log; None for one that a crash has torn."""
@@ -322,17 +312,6 @@ def _opened(content: bytes) -> bytes | None:
     """What follows its digest; None if it is damaged."""
     body = content[DIGEST_BYTES:]
     return body if digest(body) == content[:DIGEST_BYTES] else None
-
-
-@lru_cache(maxsize=16)
-def _load(path: str, identity: tuple[int, ...]) -> Program:
-    """The program in a file; ``identity`` tells a file from another one in its place."""
-    body = _opened(Path(path).read_bytes())
-    if body is None:
-        step = way_back(Path(path).parents[1])
-        raise RunDirectoryBroken(path=path, what="is damaged: its digest does not fit", next_step=step)
-    program: Program = loads(body)
-    return program
 
 
 def _read_number(path: Path) -> int | None:

@@ -20,6 +20,7 @@ from penstock.control.checkpoint import belongs, last_committed, read_offset, re
 from penstock.control.holding import HoldLost, hold
 from penstock.control.linking import files_below, link, link_tree
 from penstock.control.progress import Progress
+from penstock.control.rebuilding import stored_graph
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
 from penstock.control.savepoint_files import (
@@ -189,7 +190,7 @@ def _manifest(
 ) -> Manifest:
     card, fabric = staged.read_card(), staged.fabric() or {"hops": 0, "partitions": 1}
     version = int(read_offset(staged.checkpoint, moment.epoch)["version"])
-    graph = staged.load(version).graph
+    graph = stored_graph(staged, version)
     nodes = progress.nodes if progress else ()
     return Manifest(
         topology=graph.name,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +11,9 @@ from typing import Any, Protocol
 
 import cloudpickle
 
+from penstock.topology.fingerprint import is_installed
 from penstock.topology.graph import Graph
 
-_INSTALLED = tuple(
-    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 _PENSTOCK = str(Path(__file__).resolve().parents[1])
 
 
@@ -42,6 +39,11 @@ def loads(packed: bytes) -> Any:
         if entry not in sys.path and Path(entry).is_dir():
             sys.path.append(entry)
     return cloudpickle.loads(values["body"])
+
+
+def search_path(packed: bytes) -> list[str]:
+    """The folders that were shipped. They are plain data, whichever Python has packed them."""
+    return list(cloudpickle.loads(packed)["search_path"])
 
 
 def _user_modules(graph: Graph) -> set[ModuleType]:
@@ -72,7 +74,7 @@ def _is_users(module: ModuleType) -> bool:
     if file is None:
         return False
     path = str(Path(file).resolve())
-    return not path.startswith((*_INSTALLED, _PENSTOCK))
+    return not is_installed(path) and not path.startswith(_PENSTOCK)
 
 
 @contextmanager

@@ -11,8 +11,6 @@ from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar
 
-import cloudpickle
-
 from penstock.engine.state_log import (
     GENESIS,
     Head,
@@ -24,6 +22,7 @@ from penstock.engine.state_log import (
     write_base,
     write_delta,
 )
+from penstock.operators import user_pickle
 from penstock.operators.operator import Operator, overrides
 
 
@@ -153,10 +152,10 @@ class Pickled(_Whole):
     def save(self, state: Any, shelf: Shelf, head: Head, stagger: int) -> Head | None:
         if state is None and not head.base_values:
             return None
-        return self._save_whole(cloudpickle.dumps(state), shelf, head)
+        return self._save_whole(user_pickle.dumps(state, self.operator), shelf, head)
 
     def restore(self, shelf: Shelf, head: Head) -> Any:
-        return pickle.loads(self._read_whole(shelf, head))
+        return user_pickle.loads(self._read_whole(shelf, head), self.operator)
 
     def exported(self, shelf: Shelf, head: Head) -> Any:
         return self.restore(shelf, head)

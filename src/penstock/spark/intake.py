@@ -24,6 +24,7 @@ from penstock.connect.source import Limit, Offset, SourcePlanner
 from penstock.control.holding import honour_hold
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.punctuation import Punctuations, Standing
+from penstock.errors import VersionNotLoadable
 from penstock.frames.frame import DDL
 from penstock.plan.program import Program
 from penstock.spark.outlet import OutletWriter
@@ -119,10 +120,17 @@ class IntakeReader(DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         with failures_recorded(self._directory):
-            program = self._directory.load(end["version"])
-            for name in program.sources:
+            program = self._program_before(end["version"])
+            for name in program.sources.keys() & end["sources"].keys():
                 with self._planner(program, name) as planner:
                     planner.commit(end["sources"][name])
+
+    def _program_before(self, version: int) -> Program:
+        """A version whose epochs are committed; the current one if another Python had made it."""
+        try:
+            return self._directory.load(version)
+        except VersionNotLoadable:
+            return self._directory.load(self._directory.current())
 
     def _ends(self, program: Program, starts: dict[str, Offset]) -> dict[str, Offset]:
         """How far the sources are read in an epoch; where that was foreseen, so it is done."""

@@ -18,6 +18,7 @@ from penstock.control.checkpoint import check, last_committed, next_epoch
 from penstock.control.holding import clear_holds
 from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.progress import Progress
+from penstock.control.rebuilding import prepare, stored_program
 from penstock.control.rescale_swap import finish_rescale
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
@@ -52,6 +53,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     lock = ExitStack()
     lock.enter_context(directory.lock(take_over=options.take_over))
     try:
+        prepare(directory, program)
         term = directory.begin_term()
         clear_holds(directory)
         finish_rescale(directory)
@@ -270,9 +272,8 @@ def _adopt(directory: RunDirectory, program: Program, hops: int, options: RunOpt
     if current == 0:
         change = plan_change(_nothing(program), program, version=1, hops=hops)
     else:
-        change = plan_change(
-            directory.load(current), program, version=max(directory.versions()) + 1, hops=hops
-        )
+        running = stored_program(directory, current, program)
+        change = plan_change(running, program, version=max(directory.versions()) + 1, hops=hops)
         require_applicable(change, allow_state_loss=options.allow_state_loss)
         if not change:
             return ChangePlan(

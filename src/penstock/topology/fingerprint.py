@@ -19,13 +19,15 @@ import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LIBRARIES = frozenset(sys.stdlib_module_names) | {"penstock"}
-_INSTALLED = tuple(
-    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
+_FOLDERS = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+_INSTALLED = tuple({path + os.sep for folder in _FOLDERS for path in (folder, os.path.realpath(folder))})
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+_GLOBAL = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _Seen = dict[int, tuple[Any, bytes]]
 """Digests by identity. The values are kept too: an identity may be used again once its value is gone."""
@@ -33,10 +35,10 @@ _Seen = dict[int, tuple[Any, bytes]]
 
 def fingerprint(value: Any) -> str:
     """Sixteen hexadecimal digits that are equal for equal logic."""
-    return _digest(_parts(value, {})).hex()
+    return digest_of(_parts(value, {})).hex()
 
 
-def _digest(parts: Iterable[bytes]) -> bytes:
+def digest_of(parts: Iterable[bytes]) -> bytes:
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little"))
@@ -50,7 +52,7 @@ def _parts(value: Any, seen: _Seen) -> Iterator[bytes]:
         return
     if id(value) not in seen:
         seen[id(value)] = (value, b"itself")  # recursive functions and self-referring values
-        body = _digest((type(value).__name__.encode(), *_body(value, seen)))
+        body = digest_of((type(value).__name__.encode(), *_body(value, seen)))
         seen[id(value)] = (value, body)
     yield seen[id(value)][1]
 
@@ -67,8 +69,8 @@ def _body(value: Any, seen: _Seen) -> Iterator[bytes]:
 
 
 def _function(function: types.FunctionType, seen: _Seen) -> Iterator[bytes]:
-    is_library = _is_library(function.__module__)
-    if is_library:  # it is shipped by name too
+    is_named = is_library(function.__module__)
+    if is_named:  # it is shipped by name too
         yield f"{function.__module__}.{function.__qualname__}".encode()
     else:
         yield from _parts(function.__code__, seen)
@@ -80,7 +82,7 @@ def _function(function: types.FunctionType, seen: _Seen) -> Iterator[bytes]:
         except ValueError:  # not bound yet
             continue
         yield from _referred(captured, function.__code__, seen)
-    for name in () if is_library else sorted(set(_global_names(function.__code__))):
+    for name in () if is_named else sorted(set(global_names(function.__code__))):
         if name in function.__globals__:
             yield name.encode()
             yield from _referred(function.__globals__[name], function.__code__, seen)
@@ -88,9 +90,9 @@ def _function(function: types.FunctionType, seen: _Seen) -> Iterator[bytes]:
 
 def _referred(value: Any, code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
     """A module of the user's counts by what the function may use of it."""
-    if isinstance(value, types.ModuleType) and not _is_library(value.__name__):
+    if isinstance(value, types.ModuleType) and not is_library(value.__name__):
         yield value.__name__.encode()
-        for name in sorted(_names(code) & vars(value).keys()):
+        for name in sorted(names_of(code) & vars(value).keys()):
             yield name.encode()
             yield from _referred(vars(value)[name], code, seen)
     else:
@@ -98,27 +100,36 @@ def _referred(value: Any, code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=4096)
-def _is_library(module: str | None) -> bool:
+def is_library(module: str | None) -> bool:
     """Whether the module is installed, as opposed to being the user's own."""
     top = (module or "").partition(".")[0]
     if top in _LIBRARIES:
         return True
     file = getattr(sys.modules.get(module or ""), "__file__", None)
-    return file is not None and file.startswith(_INSTALLED)
+    return file is not None and is_installed(file)
 
 
-def _global_names(code: types.CodeType) -> Iterator[str]:
+def is_installed(file: str) -> bool:
+    """Whether a source file came with Python or with an installed package.
+
+    Packages may lie outside of this environment's own folder: those of the system below one of its
+    environments, and those of ``pip install --target``.
+    """
+    return file.startswith(_INSTALLED) or not _PACKAGES.isdisjoint(Path(file).parts)
+
+
+def global_names(code: types.CodeType) -> Iterator[str]:
     """Names looked up in the module, as opposed to names of attributes."""
     for instruction in dis.get_instructions(code):
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if instruction.opname in _GLOBAL:
             yield str(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _global_names(constant)
+            yield from global_names(constant)
 
 
-def _names(code: types.CodeType) -> set[str]:
-    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+def names_of(code: types.CodeType) -> set[str]:
+    inner = [names_of(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return set(code.co_names).union(*inner)
 
 
@@ -133,7 +144,7 @@ def _code(code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
 
 
 def _class(cls: type, seen: _Seen) -> Iterator[bytes]:
-    if _is_library(cls.__module__):
+    if is_library(cls.__module__):
         yield f"{cls.__module__}.{cls.__qualname__}".encode()
         return
     yield cls.__name__.encode()  # the longer name is lost when the class travels as code
@@ -143,10 +154,10 @@ def _class(cls: type, seen: _Seen) -> Iterator[bytes]:
         is_logic = isinstance(member, types.FunctionType | classmethod | staticmethod | property)
         if is_logic or not name.startswith(("__", "_abc_")):
             yield name.encode()
-            yield from _parts(_unwrapped(member), seen)
+            yield from _parts(unwrapped(member), seen)
 
 
-def _unwrapped(member: Any) -> Any:
+def unwrapped(member: Any) -> Any:
     if isinstance(member, classmethod | staticmethod):
         return member.__func__
     return member.fget if isinstance(member, property) else member
@@ -183,7 +194,7 @@ def _sequence(value: Iterable[Any], seen: _Seen) -> Iterator[bytes]:
 
 
 def _set(value: Iterable[Any], seen: _Seen) -> Iterator[bytes]:
-    yield from sorted(_digest(_parts(item, seen)) for item in value)
+    yield from sorted(digest_of(_parts(item, seen)) for item in value)
 
 
 def _dataclass(value: Any, seen: _Seen) -> Iterator[bytes]:
@@ -196,19 +207,24 @@ def _dataclass(value: Any, seen: _Seen) -> Iterator[bytes]:
 def _object(value: Any, seen: _Seen) -> Iterator[bytes]:
     """Anything else by what it would be rebuilt from in another process."""
     yield from _parts(type(value), seen)
-    try:
-        reduce = copyreg.dispatch_table.get(type(value))
-        reduced = reduce(value) if reduce else value.__reduce_ex__(4)
-    except Exception:  # noqa: BLE001 - a lock, a socket: what cannot be shipped is refused elsewhere
-        yield _ADDRESS.sub("", repr(value)).encode()
-        return
-    if isinstance(reduced, str):
-        yield reduced.encode()
+    reduced = rebuilt_from(value)
+    if isinstance(reduced, bytes):
+        yield reduced
         return
     for part in reduced[:3]:
         yield from _parts(part, seen)
     for items in reduced[3:5]:
         yield from _sequence(items or (), seen)
+
+
+def rebuilt_from(value: Any) -> tuple[Any, ...] | bytes:
+    """What pickling would rebuild a value from; its name or its words if that is all there is."""
+    try:
+        reduce = copyreg.dispatch_table.get(type(value))
+        reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001 - a lock, a socket: what cannot be shipped is refused elsewhere
+        return _ADDRESS.sub("", repr(value)).encode()
+    return reduced.encode() if isinstance(reduced, str) else tuple(reduced)
 
 
 _KINDS: tuple[tuple[Any, Callable[[Any, _Seen], Iterator[bytes]]], ...] = (

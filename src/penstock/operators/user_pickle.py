@@ -1,0 +1,330 @@
+"""Pickle state that holds objects of the user's own classes, so that another Python can read it.
+
+cloudpickle writes a class of a script as its byte code. State that was saved so cannot be read by another
+Python minor, and its objects keep the methods of the day they were saved. Here a class or function of the
+user's is a reference, which is looked up among what the operator's code refers to. The code goes along, for a
+class that the operator no longer knows; it is used by the Python that wrote it and by no other.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import cloudpickle
+from cloudpickle import cloudpickle as _cloudpickle
+
+from penstock.topology.fingerprint import global_names, is_library, names_of, unwrapped
+
+_PYTHON = f"{sys.implementation.name}-{sys.version_info.major}.{sys.version_info.minor}"
+_FIRST_PYTHON = "cpython-3.11"
+"""The Python that wrote code into states before this module tagged it: no other was supported then."""
+_REMEMBERED = 32
+
+
+class CodeGone(LookupError):
+    """State holds a class or function whose code is not to be had here."""
+
+
+def dumps(state: Any, owner: Any) -> bytes:
+    """Pickle a state; ``owner`` is the operator that it belongs to."""
+    file = io.BytesIO()
+    _Pickler(file, world_of(owner)).dump(state)
+    return file.getvalue()
+
+
+def loads(blob: bytes, owner: Any) -> Any:
+    """The state that ``dumps`` wrote, or an earlier Penstock. Raises CodeGone."""
+    before = vars(_reading).copy()
+    _reading.world, _reading.found = world_of(owner), []
+    try:
+        return _Unpickler(io.BytesIO(blob)).load()
+    finally:
+        vars(_reading).update(before)
+
+
+@dataclass(slots=True)
+class World:
+    """The classes and functions that the code of an operator refers to."""
+
+    classes: dict[tuple[str, str], type] = field(default_factory=dict)
+    """By module and name: of a class that travelled as code the longer name is lost."""
+    functions: dict[tuple[str, str], types.FunctionType] = field(default_factory=dict)
+    codes: dict[tuple[str, str], list[tuple[types.CodeType, dict[str, Any]]]] = field(default_factory=dict)
+    """Code of inner functions with its globals, in the order of the source."""
+
+    def code(self, reference: tuple[str, str, int]) -> tuple[types.CodeType, dict[str, Any]] | None:
+        module, name, place = reference
+        found = self.codes.get((module, name), [])
+        return found[place] if place < len(found) else None
+
+
+_worlds: dict[int, tuple[Any, World]] = {}
+_reading = threading.local()
+
+
+def world_of(owner: Any) -> World:
+    """What the owner's code refers to, found once."""
+    if id(owner) not in _worlds:
+        while len(_worlds) >= _REMEMBERED:
+            del _worlds[next(iter(_worlds))]
+        world = World()
+        _explore(owner, world)
+        _worlds[id(owner)] = (owner, world)  # kept: an identity may be used again
+    return _worlds[id(owner)][1]
+
+
+def _explore(owner: Any, world: World) -> None:
+    seen: set[int] = set()
+    waiting = [owner]
+    while waiting:
+        value = unwrapped(waiting.pop())
+        if id(value) in seen or isinstance(value, str | bytes | int | float | None):
+            continue
+        seen.add(id(value))
+        waiting.extend(_inside(value, world))
+
+
+def _inside(value: Any, world: World) -> Iterator[Any]:
+    if isinstance(value, type):
+        if not is_library(value.__module__):
+            world.classes.setdefault((value.__module__, value.__name__), value)
+            yield from value.__bases__
+            yield from list(vars(value).values())
+    elif isinstance(value, types.FunctionType):
+        if not is_library(value.__module__):
+            yield from _inside_function(value, world)
+    elif isinstance(value, types.MethodType):
+        yield from (value.__func__, value.__self__)
+    elif isinstance(value, cached_property):
+        yield value.func
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+    elif (inner := getattr(value, "py_func", None)) is not None:
+        yield inner
+    elif not isinstance(value, types.ModuleType):
+        yield type(value)
+        yield from getattr(value, "__dict__", {}).values()
+
+
+def _inside_function(function: types.FunctionType, world: World) -> Iterator[Any]:
+    world.functions.setdefault((function.__module__, function.__qualname__), function)
+    _note_codes(function.__code__, function, world)
+    yield from (function.__defaults__, function.__kwdefaults__)
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not bound yet
+            continue
+    attributes = names_of(function.__code__)
+    for name in sorted(set(global_names(function.__code__))):
+        value = function.__globals__.get(name)
+        if isinstance(value, types.ModuleType) and not is_library(value.__name__):
+            yield from (vars(value)[attribute] for attribute in sorted(attributes & vars(value).keys()))
+        else:
+            yield value
+
+
+def _note_codes(code: types.CodeType, function: types.FunctionType, world: World) -> None:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            place = world.codes.setdefault((function.__module__, constant.co_qualname), [])
+            if all(constant is not known for known, _ in place):
+                place.append((constant, function.__globals__))
+            _note_codes(constant, function, world)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Writes references to the user's code, and Polars' frames as Arrow."""
+
+    def __init__(self, file: io.BytesIO, world: World) -> None:
+        super().__init__(file, protocol=5)
+        self._world = world
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type):
+            if self._world.classes.get((obj.__module__, obj.__name__)) is obj:
+                return _class_again, (obj.__module__, obj.__name__, _PYTHON, _code_of(obj))
+        elif isinstance(obj, types.FunctionType):
+            if not is_library(obj.__module__) and (reference := self._reference(obj)):
+                return reference
+        elif isinstance(obj, types.CodeType):
+            return _code_again, (_PYTHON, cloudpickle.dumps(obj), *_signature(obj))
+        elif type(obj).__module__.startswith("polars.") and (reduced := _as_arrow(obj)):
+            return reduced
+        return super().reducer_override(obj)
+
+    def _reference(self, function: types.FunctionType) -> Any:
+        name = (function.__module__, function.__qualname__)
+        if self._world.functions.get(name) is function:
+            return _function_again, (*name, _PYTHON, cloudpickle.dumps(function))
+        codes = [code for code, _ in self._world.codes.get(name, [])]
+        if function.__code__ not in codes:
+            return None
+        reference = (*name, codes.index(function.__code__))
+        captured = [cell.cell_contents for cell in function.__closure__ or ()]
+        outside = dict(zip(function.__code__.co_freevars, captured, strict=True))
+        parts = (function.__defaults__, function.__kwdefaults__, outside)
+        return _inner_function_again, (reference, parts, _PYTHON, cloudpickle.dumps(function))
+
+
+@lru_cache(maxsize=256)
+def _code_of(cls: type) -> bytes:
+    """The code of a class, for when the operator does not know the class any more."""
+    return cloudpickle.dumps(cls)  # type: ignore[no-any-return]
+
+
+def _as_arrow(value: Any) -> Any:
+    """A frame or a series as an Arrow stream, which every Polars reads."""
+    import polars as pl
+
+    if not isinstance(value, pl.DataFrame | pl.Series):
+        return None
+    frame = value if isinstance(value, pl.DataFrame) else value.to_frame()
+    if pl.Object in frame.dtypes:
+        return None
+    file = io.BytesIO()
+    frame.rechunk().write_ipc_stream(file)
+    return _frame_again, (isinstance(value, pl.Series), file.getvalue())
+
+
+def _frame_again(is_series: bool, content: bytes) -> Any:  # noqa: FBT001 - called by pickle
+    import polars as pl
+
+    frame = pl.read_ipc_stream(content)
+    return frame.to_series() if is_series else frame
+
+
+def _class_again(module: str, name: str, python: str, code: bytes) -> Any:
+    found = _reading.world.classes.get((module, name))
+    return found if found is not None else _from_code(f"class {module}:{name}", python, code)
+
+
+def _function_again(module: str, name: str, python: str, code: bytes) -> Any:
+    found = _reading.world.functions.get((module, name))
+    return found if found is not None else _from_code(f"function {module}:{name}", python, code)
+
+
+def _inner_function_again(
+    reference: tuple[str, str, int], parts: tuple[Any, Any, dict[str, Any]], python: str, code: bytes
+) -> Any:
+    defaults, keyword_defaults, outside = parts
+    found = _reading.world.code(reference)
+    if found is None or set(found[0].co_freevars) != outside.keys():
+        return _from_code(f"function {reference[0]}:{reference[1]}", python, code)
+    cells = tuple(types.CellType(outside[name]) for name in found[0].co_freevars)
+    function = types.FunctionType(found[0], found[1], found[0].co_name, defaults, cells)
+    function.__kwdefaults__, function.__module__ = keyword_defaults, reference[0]
+    return function
+
+
+def _from_code(what: str, python: str, code: bytes) -> Any:
+    if python != _PYTHON:
+        raise CodeGone(
+            f"the state holds the {what}, which the operator does not refer to any more; its code was "
+            f"saved by {python} and this is {_PYTHON}: let the operator refer to it again"
+        )
+    return cloudpickle.loads(code)
+
+
+def _signature(code: types.CodeType) -> tuple[str, str, tuple[str, ...]]:
+    """What stands for code that cannot be run: its names and the variables that it captures."""
+    return (code.co_name, code.co_qualname, code.co_freevars)
+
+
+def _code_again(
+    python: str, code: bytes, name: str, qualified: str, captured: tuple[str, ...]
+) -> types.CodeType:
+    if python != _PYTHON:
+        return _gone_code(name, qualified, captured)
+    found: types.CodeType = cloudpickle.loads(code)
+    return found
+
+
+def _gone_code(name: str, qualified: str, captured: tuple[str, ...]) -> types.CodeType:
+    return _gone.__code__.replace(co_name=name, co_qualname=qualified, co_freevars=captured)
+
+
+def _gone(*_args: object, **_options: object) -> None:
+    """Stand for byte code of another Python; running that would end the process."""
+    from penstock.operators.user_pickle import CodeGone
+
+    raise CodeGone(
+        "the state holds a function whose code was saved by another Python, and the operator does not refer "
+        "to it any more: let it refer to it again, or implement migrate_state under the earlier Python"
+    )
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads what cloudpickle wrote as code: it is taken from the operator where that has it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith("cloudpickle") and name in _FROM_CODE:
+            return _FROM_CODE[name]
+        return super().find_class(module, name)
+
+
+def _class_from_code(kind: Any, name: str, bases: Any, kwargs: Any, tracker: Any, extra: Any) -> Any:
+    found = _reading.world.classes.get((kwargs.get("__module__"), name))
+    return found or _cloudpickle._make_skeleton_class(kind, name, bases, kwargs, tracker, extra)
+
+
+def _enum_from_code(
+    bases: Any, name: str, qualified: str, members: Any, module: str, tracker: Any, extra: Any
+) -> Any:
+    found = _reading.world.classes.get((module, name))
+    return found or _cloudpickle._make_skeleton_enum(bases, name, qualified, members, module, tracker, extra)
+
+
+def _class_state_from_code(cls: type, state: Any) -> Any:
+    """The members of a class that came as code; the operator's own class has its own."""
+    if any(cls is known for known in _reading.world.classes.values()):
+        return cls
+    return _cloudpickle._class_setstate(cls, state)
+
+
+def _function_from_code(code: Any, outside: Any, name: Any, defaults: Any, closure: Any) -> Any:
+    for (_, qualified), [(known, world), *more] in _reading.world.codes.items():
+        if qualified == code.co_qualname and known.co_freevars == code.co_freevars and not more:
+            cells = tuple(types.CellType() for _ in known.co_freevars)
+            found = types.FunctionType(known, world, name, defaults, cells)
+            _reading.found.append(found)
+            return found
+    return _cloudpickle._make_function(code, outside, name, defaults, closure)
+
+
+def _function_state_from_code(function: Any, state: Any) -> Any:
+    """Of a function that was found at the operator, all but the world around it is as it was saved."""
+    if any(function is found for found in _reading.found):
+        state[1]["__globals__"] = {}
+    return _cloudpickle._function_setstate(function, state)
+
+
+def _type_from_code(name: str) -> Any:
+    return _untagged_code if name == "CodeType" else _cloudpickle._builtin_type(name)
+
+
+def _untagged_code(*parts: Any) -> types.CodeType:
+    if _PYTHON == _FIRST_PYTHON:
+        return types.CodeType(*parts)
+    names = [part for part in parts if isinstance(part, str)]  # file, name, qualified name
+    return _gone_code(names[1], names[2], parts[-2])
+
+
+_FROM_CODE = {
+    "_make_skeleton_class": _class_from_code,
+    "_make_skeleton_enum": _enum_from_code,
+    "_class_setstate": _class_state_from_code,
+    "_make_function": _function_from_code,
+    "_function_setstate": _function_state_from_code,
+    "_builtin_type": _type_from_code,
+}
