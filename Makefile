@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-bounds test-fast fuzz check format reference bench chaos chaos-mutations doctor clean
+.PHONY: help demo test test-bounds test-fast fuzz check format reference bench chaos chaos-mutations doctor clean upgrade
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,13 +24,17 @@ demo: $(STAMP) ## a live topology on generated data, about a minute
 test: $(STAMP) ## every test, with Spark
 	@$(PYTEST) -q -n 2 --dist worksteal -m 'not spark'
 	@$(BIN)/python -m tests.bounds
-	@$(PYTEST) -q -n 2 --dist worksteal -m 'spark and not chaos'
+	@$(PYTEST) -q -n 2 --dist worksteal -m 'spark and not chaos and not upgrade'
 
 test-bounds: $(STAMP) ## the tests of everything that is compiled, with bounds checks: two minutes
 	@$(BIN)/python -m tests.bounds
 
 test-fast: $(STAMP) ## the quick tests, which need no JVM: about 20 seconds
 	@$(PYTEST) -q -n 2 -m 'not spark and not long' --ignore-glob="*/net" --ignore-glob="*/spark" --ignore=tests/apps --ignore=tests/docs --ignore=tests/fuzz
+
+upgrade: $(STAMP) ## runs of one Python or Polars continue under another; installs both (once; some minutes)
+	@$(BIN)/python -m tests.upgrades.environments
+	@$(PYTEST) -q -m upgrade tests/spark/test_other_releases.py
 
 fuzz: $(STAMP) ## mutated captures through all decoders (INPUTS=1000000, HEAVY=20000, SECONDS=, GUIDED=60, SEED=1)
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --editable '.[fuzz]'
@@ -63,7 +67,7 @@ doctor: $(STAMP) ## what this machine has and lacks
 	@$(BIN)/penstock doctor
 
 clean: ## remove the environment and everything that was generated
-	rm -rf $(VENV) out dist .penstock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .upgrades out dist .penstock .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Rebuilt only when pyproject.toml changes.

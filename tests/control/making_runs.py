@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from tests.spark.topologies import totals_topology
 
+import penstock as ps
+from penstock.connect.sealed import digest
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory
 from penstock.control.spark_files import write_checked
+from penstock.control.version_record import made_by, record_of
 from penstock.plan import plan
 
 
@@ -44,4 +49,18 @@ def make_run(
             run.append_progress(Progress(epoch, 1, 10, 10 * epoch, 5.0, epoch, nodes=nodes))
     write_checked(checkpoint / "state/0/0/1.zip", b"snapshot")
     write_checked(checkpoint / "state/0/0/SSTs/000008-a.sst", b"table")
+    return run
+
+
+def made_elsewhere(tmp_path: Path, top: ps.Topology, *, committed: int = 3, **made: str) -> RunDirectory:
+    """A run of three planned epochs whose version another Python has stored: here its code is only noise."""
+    run = make_run(tmp_path / "run", ps.Collect(), committed=committed)
+    program = replace(plan(top), born={"totals": 7, "visitors": 3})
+    run.store(1, program)
+    record = record_of(program)
+    other = {**made_by(), **(made or {"python": "3.10.4"})}
+    run.version_files.store_record(1, replace(record, made_by=other))
+    path = run.path / "versions" / "000001.program"
+    body = cloudpickle.dumps({"search_path": [], "body": b"byte code of another Python"})
+    path.write_bytes(digest(body) + body)
     return run

@@ -12,7 +12,7 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from tests.control.making_runs import make_run
+from tests.control.making_runs import made_elsewhere, make_run
 from tests.upgrades import shop
 
 import penstock as ps
@@ -55,20 +55,6 @@ def shop_with(tmp_path: Path) -> Iterator[Load]:
 
     yield load
     sys.modules.pop("stored_shop", None)
-
-
-def made_elsewhere(tmp_path: Path, top: ps.Topology, *, committed: int = 3, **made: str) -> RunDirectory:
-    """A run of three planned epochs whose version another Python has stored: here its code is only noise."""
-    run = make_run(tmp_path / "run", ps.Collect(), committed=committed)
-    program = replace(plan(top), born={"totals": 7, "visitors": 3})
-    run.store(1, program)
-    record = record_of(program)
-    other = {**made_by(), **(made or {"python": "3.10.4"})}
-    run.version_files.store_record(1, replace(record, made_by=other))
-    path = run.path / "versions" / "000001.program"
-    body = cloudpickle.dumps({"search_path": [], "body": b"byte code of another Python"})
-    path.write_bytes(digest(body) + body)
-    return run
 
 
 def contents(run: RunDirectory) -> dict[str, str]:

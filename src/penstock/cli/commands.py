@@ -156,7 +156,7 @@ def run(
         restore_for_run(savepoint, place, partitions=partitions, master=master)
     require_partitions(place, partitions)
     if ignore_state:
-        drop_state(place, ignore_state)
+        drop_state(place, ignore_state, app.topology)
     run_topology(
         app.topology,
         app.live,
@@ -257,10 +257,12 @@ def doctor(
     directory: Directory = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
-    """Say what this machine has, what is missing, and how to get it."""
+    """Say what this machine has, what is missing, how to get it, and whether the run in --dir can go on."""
     from penstock.cli.doctor import examine, report, to_json
+    from penstock.cli.doctor_run import examine_run
 
-    checks = examine(directory or Path(".penstock"))
+    place = directory or Path(".penstock")
+    checks = [*examine(place), *examine_run(place)]
     typer.echo(to_json(checks) if as_json else report(checks))
     if any(check.status == "missing" for check in checks):
         raise typer.Exit(1)

@@ -17,6 +17,7 @@ from penstock.errors import SavepointBroken
 if TYPE_CHECKING:
     from penstock.control.run_directory import RunDirectory
     from penstock.control.savepoint_files import Savepoint
+    from penstock.topology.stream import Topology
 
 app = typer.Typer(
     help="Take, check, compare and restore savepoints.", no_args_is_help=True, rich_markup_mode=None
@@ -166,12 +167,17 @@ def require_partitions(directory: Path, partitions: int | None) -> None:
         raise typer.BadParameter(f"{had}; {step}", param_hint="--partitions")
 
 
-def drop_state(directory: Path, nodes: list[str]) -> None:
-    """Drop the state of nodes and say so."""
+def drop_state(directory: Path, nodes: list[str], topology: Topology) -> None:
+    """Drop the state of nodes and say so. The topology serves to rebuild what another Python has made."""
     from penstock.control.forgetting import forget_state
+    from penstock.control.rebuilding import prepare
     from penstock.control.run_directory import RunDirectory
+    from penstock.plan import plan
 
-    forget_state(RunDirectory(directory.resolve()), nodes)
+    run = RunDirectory(directory.resolve())
+    if run.versions():
+        prepare(run, plan(topology))
+    forget_state(run, nodes)
     typer.echo(f"the state of {', '.join(nodes)} is dropped, once; leave --ignore-state out from now on")
 
 

@@ -43,7 +43,7 @@ def prepare(directory: RunDirectory, present: Program) -> None:
     current = directory.current()
     if current == 0:
         return
-    needed = _version_begun(directory)
+    needed = version_begun(directory)
     for version in sorted({current, *([needed] if needed is not None else [])}):
         record = directory.version_files.record(version)
         if record is None:
@@ -132,7 +132,7 @@ def _loaded(directory: RunDirectory, version: int) -> Program | None:
         return None
 
 
-def _version_begun(directory: RunDirectory) -> int | None:
+def version_begun(directory: RunDirectory) -> int | None:
     """The version of the epoch that was begun and not committed."""
     begun, done = last_planned(directory.checkpoint), last_committed(directory.checkpoint)
     if begun is None or begun == done:

@@ -28,6 +28,8 @@ from penstock.errors import Fenced, PenstockError, RunDirectoryBroken, RunDirect
 from penstock.plan.program import Program
 
 FORMAT = 2
+READS = (1, 2)
+"""Formats of earlier Penstocks that are brought to the present one (see ``control.upgrading``), and that."""
 PROGRESS_BYTES = 16 << 20
 _LOCK_PATIENCE_S = 0.5
 Failed = Literal["code", "sink"]
