@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.connect import blocks
+from penstock.connect import blocks, records
 from penstock.connect.csv_options import Csv
 from penstock.connect.file_planner import FilesPlanner
 from penstock.connect.files import Files
@@ -329,7 +329,7 @@ def test_line_that_is_too_long_is_rejected_wherever_blocks_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(blocks, "MAX_RECORD_BYTES", 100)
+    monkeypatch.setattr(records, "MAX_RECORD_BYTES", 100)
     for before in range(0, 90, 7):
         for length in (99, 100, 101, 150, 1000):
             data = b"a" * before + b"\n" + b"x" * length + b"\nlast\n" + b"y" * length

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.connect import records
 from penstock.connect.compression import BrokenStream
-from penstock.connect.parsing import record_ends
+from penstock.connect.records import Ends, RecordScan, count_breaks
 
 BLOCK_BYTES = 4 << 20
 """Small enough to stay in the cache while it is cut and parsed."""
-MAX_RECORD_BYTES = 16 << 20
 RAW_BYTES = 64 << 10  # of a record that is too long, this much is kept for inspection
-_TOO_LONG = f"the record is longer than {MAX_RECORD_BYTES >> 20} MiB; its beginning is kept"
 
-RejectAt = Callable[[int, bytes, str], None]
+RejectAt = Callable[[int, int, bytes, str], None]
+"""Takes a place, the line breaks between the beginning and that place, the bytes there and a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,16 @@ class Block:
 
     position: int
     data: bytes
+    breaks: int = 0
+    """Line breaks between where the reading began and this block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where reading begins; ``inside``: in the middle of a record that is too long, reported before."""
+
+    position: int
+    inside: bool = False
 
 
 def byte_range(path: str, start: int, end: int) -> Iterator[bytes]:
@@ -37,10 +47,10 @@ def byte_range(path: str, start: int, end: int) -> Iterator[bytes]:
 
 
 def whole_records(
-    chunks: Iterator[bytes], position: int, quote: bytes | None, reject: RejectAt
+    chunks: Iterator[bytes], begin: Begin, quote: bytes | None, reject: RejectAt
 ) -> Iterator[Block]:
     """Cut at the ends of records. A fault of the stream and records that are too long are rejected."""
-    cutter = _Cutter(position, quote, reject)
+    cutter = _Cutter(begin, quote, reject)
     fault = None
     try:
         for chunk in _gathered(chunks):
@@ -66,70 +76,83 @@ def _gathered(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Cutter:
-    """Holds the unfinished record between chunks."""
+    """Buffers the unfinished record between chunks; of one that is too long only its beginning."""
 
-    def __init__(self, position: int, quote: bytes | None, reject: RejectAt) -> None:
-        self._position = position
-        self._quote = quote
+    def __init__(self, begin: Begin, quote: bytes | None, reject: RejectAt) -> None:
+        self._scan = RecordScan(begin.position, quote, inside=begin.inside)
+        self._begin = begin.position
+        self._is_dropped = begin.inside
         self._reject = reject
         self._held = b""
-        self._passing: tuple[int, bytes] | None = None  # where a record that is too long begins, and how
+        self._breaks = 0
+        """Line breaks before the unfinished record, and in it."""
+        self._breaks_inside = 0
 
     def feed(self, data: bytes) -> Iterator[Block]:
-        if self._passing is not None:
-            data = self._pass_over(data)
-        whole, self._held = self._divided(data)
-        if whole:
-            yield from self._take(whole)
-        elif len(self._held) > MAX_RECORD_BYTES:
-            self._passing = (self._position, self._held[:RAW_BYTES])
-            self._position += len(self._held)
-            self._held = b""
+        start = self._scan.position
+        is_short = not self._is_dropped and start + len(data) - self._begin <= records.MAX_RECORD_BYTES
+        ends = self._scan.last(data) if is_short else self._scan.feed(data)  # short: no record is too long
+        if not len(ends):
+            self._hold(data)
+            return
+        cut = int(ends[-1]) - start
+        yield from self._take(ends, b"".join((self._held, memoryview(data)[:cut])))
+        self._breaks += self._breaks_inside + count_breaks(memoryview(data)[:cut])
+        self._breaks_inside, self._held = 0, b""
+        self._begin, self._is_dropped = int(ends[-1]), False
+        self._hold(data[cut:])
 
     def end(self, fault: str | None) -> Iterator[Block]:
         """Give out the rest; after a fault the last record is not whole and goes with the reason."""
-        if self._passing is not None:
-            self._finish_passing()
-        if fault is None:
-            yield from self._take(self._held)
-        else:
-            self._reject(self._position, self._held[:RAW_BYTES], fault)
+        here, is_long = self._scan.position, self._is_too_long()
+        if is_long and not self._is_dropped:
+            self._reject(self._begin, self._breaks, self._held, _too_long())
+        if fault is not None and (is_long or self._is_dropped):
+            self._reject(here, self._breaks + self._breaks_inside, b"", fault)
+        elif fault is not None:
+            self._reject(self._begin, self._breaks, self._held[:RAW_BYTES], fault)
+        elif self._held and not is_long and not self._is_dropped:
+            yield Block(self._begin, self._held, self._breaks)
 
-    def _take(self, data: bytes) -> Iterator[Block]:
-        begin = 0
-        if len(data) > MAX_RECORD_BYTES:  # judged by the record alone, never by where chunks ended
-            ends = np.append(record_ends(data, self._quote), len(data) - 1)
-            for i in np.flatnonzero(np.diff(ends, prepend=-1) > MAX_RECORD_BYTES + 1).tolist():
-                at = int(ends[i - 1]) + 1 if i else 0
-                if at > begin:
-                    yield Block(self._position + begin, data[begin:at])
-                self._reject(self._position + at, data[at : at + RAW_BYTES], _TOO_LONG)
-                begin = int(ends[i]) + 1
-        if begin < len(data):
-            yield Block(self._position + begin, data[begin:])
-        self._position += len(data)
+    def _hold(self, data: bytes) -> None:
+        self._breaks_inside += count_breaks(data)
+        if not self._is_dropped and len(self._held) <= records.MAX_RECORD_BYTES:
+            self._held += data
+        if self._is_dropped or self._is_too_long():
+            self._held = self._held[: _kept_bytes()]
 
-    def _pass_over(self, data: bytes) -> bytes:
-        cut = data.find(b"\n") + 1
-        self._position += cut or len(data)
-        if not cut:
-            return b""
-        self._finish_passing()
-        return data[cut:]
+    def _is_too_long(self) -> bool:
+        return self._scan.position - self._begin > records.MAX_RECORD_BYTES
 
-    def _finish_passing(self) -> None:
-        assert self._passing is not None
-        self._reject(*self._passing, _TOO_LONG)
-        self._passing = None
+    def _take(self, ends: Ends, data: bytes) -> Iterator[Block]:
+        """The records that end here but for those that are too long. ``data`` begins with the first one."""
+        too_long = np.flatnonzero(np.diff(ends, prepend=self._begin) - 1 > records.MAX_RECORD_BYTES).tolist()
+        if self._is_dropped and 0 not in too_long:
+            too_long = [0, *too_long]
+        base = int(ends[-1]) - len(data)  # not where the first record begins if that was cut short
+        run, breaks = self._begin, self._breaks
+        for i in too_long:
+            at, end = int(ends[i - 1]) if i else self._begin, int(ends[i])
+            if at > run:
+                whole = data[run - base : at - base]
+                yield Block(run, whole, breaks)
+                breaks += count_breaks(whole)
+            record = data[max(0, at - base) : end - base]
+            if i or not self._is_dropped:
+                self._reject(at, breaks, record[: _kept_bytes()], _too_long())
+            breaks += count_breaks(record) if i else self._breaks_of_first(data, end - base)
+            run = end
+        if run < int(ends[-1]):
+            yield Block(run, data[run - base :], breaks)
 
-    def _divided(self, data: bytes) -> tuple[bytes, bytes]:
-        """What is held and the data, cut after the last record that ends there."""
-        if self._quote is None:  # no line break is held: all but the last record is copied only once
-            cut = data.rfind(b"\n") + 1
-            if not cut:
-                return b"", self._held + data
-            return b"".join((self._held, memoryview(data)[:cut])), data[cut:]
-        held = self._held + data
-        ends = record_ends(held, self._quote)
-        cut = int(ends[-1]) + 1 if len(ends) else 0
-        return held[:cut], held[cut:]
+    def _breaks_of_first(self, data: bytes, end: int) -> int:
+        """Count the line breaks of the first record, of which ``data`` may have lost the middle."""
+        return self._breaks_inside + count_breaks(memoryview(data)[len(self._held) : end])
+
+
+def _kept_bytes() -> int:
+    return min(RAW_BYTES, records.MAX_RECORD_BYTES)
+
+
+def _too_long() -> str:
+    return f"the record is longer than {records.MAX_RECORD_BYTES >> 20} MiB; its beginning is kept"

@@ -18,25 +18,40 @@ class BrokenStream(Exception):
 
 
 def codec_of(path: str, compression: str) -> str | None:
-    """The codec of a file, from its name where that is to decide."""
+    """Return the codec of a file, from its name where that is to decide."""
     if compression == "none":
         return None
     return _CODECS.get(Path(path).suffix.lower()) if compression == "infer" else compression
 
 
 def decompressed(path: str, codec: str) -> Iterator[bytes]:
-    """The content in chunks. Raises BrokenStream after the last byte that could be read."""
-    good = 0
-    try:
-        with _stream(path, codec) as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                good += len(chunk)
-                yield chunk
-    except OSError as error:
-        if error.errno is not None:  # the disk, not the content
-            raise
-        yield from _last_bytes(path, codec, good)
-        raise BrokenStream(str(error)) from error
+    """Yield the content in chunks. Raises BrokenStream after the last byte that could be read."""
+    return iter(Unpacking(path, codec))
+
+
+class Unpacking:
+    """A compressed file as its content, in chunks of at most `_CHUNK_BYTES`, however far it expands."""
+
+    def __init__(self, path: str, codec: str) -> None:
+        self._path = path
+        self._codec = codec
+        self.packed = 0
+        """Bytes of the file that were read so far."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the content. Raises BrokenStream after the last byte that could be read."""
+        good = 0
+        try:
+            with pa.OSFile(self._path, "rb") as file, pa.CompressedInputStream(file, self._codec) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    good += len(chunk)
+                    self.packed = file.tell()
+                    yield chunk
+        except OSError as error:
+            if error.errno is not None:  # the disk, not the content
+                raise
+            yield from _last_bytes(self._path, self._codec, good)
+            raise BrokenStream(str(error)) from error
 
 
 def _last_bytes(path: str, codec: str, good: int) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ class Csv:
     With ``header="first-line"`` columns are found by name, in any order, and further ones are left
     out; with ``"none"`` the fields are the schema's columns. ``nulls`` are texts that mean null in
     any column; an empty field is null in all but string columns. ``multiline="quoted"`` allows line
-    breaks between quotes; such files are not split, as a record's end cannot be found from the middle.
+    breaks between quotes. Such files are cut at the ends of records, which costs one more pass over them.
     """
 
     separator: str = ","

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from penstock.connect.records import Read
 
 _STEP_BYTES = 1 << 20
 _SLACK = 0.02
@@ -19,6 +22,10 @@ class Cut:
     position: int
     rows: int
     bytes: int
+    is_end: bool = False
+    """The file ends here; for contents whose length is not known before."""
+    inside: bool = False
+    """This is in the middle of a record that is too long."""
 
 
 def cut_lines(path: str, start: int, size: int, rows: int | None, most_bytes: int | None) -> Cut:
@@ -35,13 +42,20 @@ def cut_lines(path: str, start: int, size: int, rows: int | None, most_bytes: in
 def line_end_before(path: str, start: int, target: int) -> int:
     """The place after the last line break in start … target, or ``start``."""
     with open(path, "rb", buffering=0) as file:
-        while target > start:
-            begin = max(start, target - _STEP_BYTES)
-            file.seek(begin)
-            place = file.read(target - begin).rfind(b"\n")
-            if place >= 0:
-                return begin + place + 1
-            target = begin
+        return last_break(lambda at, count: os.pread(file.fileno(), count, at), start, target)
+
+
+def last_break(read: Read, start: int, target: int) -> int:
+    """Return the place after the last line break in start … target, or ``start``."""
+    while target > start:
+        begin = max(start, target - _STEP_BYTES)
+        data = b""
+        while len(data) < target - begin and (more := read(begin + len(data), target - begin - len(data))):
+            data += more
+        place = data.rfind(b"\n")
+        if place >= 0:
+            return begin + place + 1
+        target = begin
     return start
 
 

@@ -13,6 +13,8 @@ from penstock.errors import SourceUnavailable
 
 Missing = Literal["wait", "dead-letter"]
 POSITION_BITS = 40
+EXPANDED = "expanded"
+"""The folder beside the index where contents of compressed files are laid down. Savepoints leave it out."""
 _MOST = (1 << POSITION_BITS) - 1
 
 
@@ -34,7 +36,10 @@ def require_there(path: str, missing: Missing) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """From ``start`` to ``end`` (bytes; rows in Parquet) of a file as it was when it was taken."""
+    """From ``start`` to ``end`` of a file as it was when it was taken.
+
+    Places are bytes, rows in Parquet; of a compressed file they are bytes of its content.
+    """
 
     number: int
     path: str
@@ -44,6 +49,10 @@ class Piece:
     mtime_ns: int
     mark: int
     kind: Kind
+    inside: bool = False
+    """It begins in the middle of a record that is too long, which an earlier piece has reported."""
+    folder: str = ""
+    """Where the content of a compressed file is laid down, if it is."""
 
     def to_json(self) -> list[Any]:
         return list(astuple(self))

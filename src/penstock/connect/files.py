@@ -43,8 +43,9 @@ class Files(Source):
 
     ``format="text"`` gives one column "line"; ``"access-log"`` those of ``ACCESS_LOG``, or the ones that
     ``schema`` names (see ``AccessLogLines``). ``lateness`` is how far event times lag behind the
-    greatest one seen. ``ends="drained"`` ends the source when all files have been read. A compressed
-    file and one with line breaks between quotes are taken in one epoch, whatever the limits.
+    greatest one seen. ``ends="drained"`` ends the source when all files have been read. Limits of an epoch
+    count what comes out of a compressed file: a large one is read over several epochs. A record of more
+    than 16 MiB becomes a bad record, of which the beginning is kept.
 
     A file that is gone before it was read makes the source unavailable, so a run waits for it: its disk may
     come back. With ``missing="dead-letter"`` it becomes one bad record, however much was in it.

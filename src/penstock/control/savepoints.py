@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.connect.file_pieces import EXPANDED
 from penstock.control.checkpoint import belongs, last_committed, read_offset, require_whole
 from penstock.control.holding import HoldLost, hold
 from penstock.control.linking import files_below, link, link_tree
@@ -98,7 +99,8 @@ def _stage(run: RunDirectory, staging: Path, deadline: float) -> _Moment:
         for folder in ("versions", "checkpoint", run.moving.name):
             link_tree(run.path / folder, staging / folder)
         if run.planners.exists():
-            shutil.copytree(run.planners, staging / "planners")  # these are appended to
+            again = shutil.ignore_patterns(EXPANDED)  # what is made again from the files
+            shutil.copytree(run.planners, staging / "planners", ignore=again)  # these are appended to
         require()
         pause_ms = (time.perf_counter() - began) * 1000 if require is not _nothing_to_lose else 0.0
     return _Moment(epoch, pause_ms)
