@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.net import making as m
 
+from penstock.connect import expansion
 from penstock.connect.source import BadRecord, Limit
 from penstock.errors import BadArgument, SourceUnavailable
 from penstock.net import Pcap
@@ -96,14 +97,68 @@ def test_counts_are_the_same_for_any_cut(tmp_path: Path, monkeypatch: pytest.Mon
     assert counts["bytes"].sum() == rows["length"].sum()
 
 
-@pytest.mark.parametrize("squeeze", [gzip.compress, lambda data: pa.compress(data, "zstd", asbytes=True)])
-def test_a_compressed_capture_gives_the_same_rows_as_a_plain_one(
-    squeeze: Callable[[bytes], bytes], tmp_path: Path
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, "zstd", asbytes=True))
+
+
+@pytest.mark.parametrize("segment_bytes", [100, 1 << 20])
+@pytest.mark.parametrize("squeeze", [gzip.compress, zstd])
+def test_a_compressed_capture_gives_the_same_rows_as_a_plain_one_for_any_cut(
+    squeeze: Callable[[bytes], bytes], segment_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(expansion, "SEGMENT_BYTES", segment_bytes)
     squeezed = put(tmp_path / "squeezed", {name: squeeze(data) for name, data in FILES.items()})
-    rows = check_source(lambda: Pcap(squeezed), tmp_path / "state", limit_kind="units")
+    rows = check_source(lambda: Pcap(squeezed), tmp_path / "state", limits=LIMITS)
     plain, _ = drained(Pcap(put(tmp_path / "plain", FILES)), tmp_path / "plain-state")
     assert rows.equals(plain)
+
+
+def test_counts_of_a_compressed_capture_are_those_of_a_plain_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("boundaries", "reader"):
+        monkeypatch.setattr(f"penstock.net.{module}.STRETCH_BYTES", 500)
+    squeezed = put(tmp_path / "squeezed", {name: gzip.compress(data) for name, data in FILES.items()})
+    make = lambda: Pcap(squeezed, rows="counts")  # noqa: E731
+    counts = check_source(make, tmp_path / "state", limits=LIMITS, limit_kind="units")
+    plain, _ = drained(Pcap(put(tmp_path / "plain", FILES), rows="counts"), tmp_path / "plain-state")
+    assert counts.equals(plain)
+
+
+def test_limits_of_an_epoch_count_what_comes_out_of_a_compressed_capture(tmp_path: Path) -> None:
+    packet = m.ethernet(m.ipv4(m.udp(bytes(20))))
+    squeezed = zstd(m.pcap([packet] * 200_000))
+    assert len(squeezed) < 1 << 20
+    source = Pcap(put(tmp_path / "in", {"bomb.pcap.zst": squeezed}), columns=["time"])
+    planner = source.planner(tmp_path / "s")
+    offset, sizes = planner.initial(), []
+    while (end := planner.latest(offset, Limit(bytes=1 << 20))) != offset:
+        sizes.append(read_range(source, planner, offset, end, 2)[0].height)
+        planner.commit(end)
+        offset = end
+        assert sum(path.stat().st_size for path in (tmp_path / "s").rglob("*.segment")) < 17 << 20
+    assert sum(sizes) == 200_000
+    assert max(sizes) <= (1 << 20) // (16 + len(packet))
+
+
+@pytest.mark.long
+def test_damage_that_expands_without_end_ends_a_compressed_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.net.opening.MOST_PACKED_DAMAGE", 40 << 20)
+    data = m.pcap(packets(5)) + b"\xff" * (60 << 20) + m.pcap(packets(5))[24:]
+    squeezed = put(tmp_path / "in", {"a.pcap.zst": zstd(data), "b.pcap": m.pcap(packets(3))})
+    source = Pcap(squeezed)
+    for number, limit in enumerate([Limit(), Limit(rows=2)]):
+        planner = source.planner(tmp_path / f"s{number}")
+        offset, rows, bad = planner.initial(), 0, list[BadRecord]()
+        while (end := planner.latest(offset, limit)) != offset:
+            some, faults = read_range(source, planner, offset, end, 2)
+            rows, bad, offset = rows + some.height, bad + faults, end
+        assert rows == 8
+        begin = len(m.pcap(packets(5)))
+        assert [record.position for record in bad] == [begin, begin + (40 << 20)]
+        assert "the rest of the file was not read" in bad[1].reason
 
 
 def test_a_torn_gzip_gives_what_can_be_read_and_a_bad_record(tmp_path: Path) -> None:

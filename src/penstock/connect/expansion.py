@@ -85,6 +85,19 @@ class Expansion:
         index, skipped = divmod(start, SEGMENT_BYTES)
         return self._segment(index).data[skipped : skipped + count]
 
+    def chunks(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes between two places. Raises BrokenStream at a fault that lies before ``end``."""
+        while start < end:
+            segment = self._segment(start // SEGMENT_BYTES)
+            data = segment.data[start - segment.begin : min(end, start + _CHUNK_BYTES) - segment.begin]
+            if data:
+                yield data
+                start += len(data)
+            elif segment.fault is not None:
+                raise BrokenStream(segment.fault)
+            else:
+                return
+
     def end(self, position: int) -> int:
         """Return the length of the content, of which everything behind ``position`` is small."""
         segment = self._segment(position // SEGMENT_BYTES)
@@ -108,7 +121,7 @@ class Expansion:
 
     def _segment(self, index: int) -> Segment:
         if self._recent is not None and self._recent[1].is_last and index > self._recent[0]:
-            return _nothing(index)
+            return _nothing(index, self._recent[1].fault)
         if self._recent is None or self._recent[0] != index:
             self._recent = (index, read_segment(self._folder, index) or self._made(index))
         return self._recent[1]
@@ -117,18 +130,20 @@ class Expansion:
         """Decompress up to a segment and write it. Behind the end there are only empty ones."""
         if self._stream is None or self._next > index:
             self._stream, self._next = segments(self._path, self._codec), 0
+        fault = None
         for segment in self._stream:
             self._next += 1
             if self._next > index:
                 _write_segment(self._folder, index, segment)
                 return segment
+            fault = segment.fault
         self._stream = None
-        return _nothing(index)
+        return _nothing(index, fault)
 
 
-def _nothing(index: int) -> Segment:
+def _nothing(index: int, fault: str | None) -> Segment:
     """Return what lies behind the end of a content."""
-    return Segment(index * SEGMENT_BYTES, 0, 0, is_last=True, fault=None, data=b"")
+    return Segment(index * SEGMENT_BYTES, 0, 0, is_last=True, fault=fault, data=b"")
 
 
 def segments(path: str, codec: str) -> Iterator[Segment]:

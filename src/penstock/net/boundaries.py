@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from penstock.connect.expansion import Expansion
 from penstock.net._index_state import CUT_OFF, MAX_BLOCK, NO_TIME, REASONS
 from penstock.net.capture import END, Resume, Walk
 from penstock.net.feeds import read_at
@@ -72,6 +74,15 @@ class Stretch:
     is_first: bool
     """Nothing is taken yet: at least one record, or one stretch, is."""
     is_open: bool
+    content: Expansion | None = None
+    """That of a compressed file; its length is not known before."""
+
+    @contextmanager
+    def walked(self) -> Iterator[Walk]:
+        """Open a walk from the beginning of the stretch."""
+        size, resume, content = self.size, self.resume, self.content
+        with walked(self.path, size=size, resume=resume, is_open=self.is_open, content=content) as (walk, _):
+            yield walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,8 @@ class Found:
     """Good records about `STRETCH_BYTES` apart: `divide` need not walk again from the beginning."""
     time_us: int | None = None
     """The greatest time of the last records before the end, as far as the walk has looked at them."""
+    is_end: bool = False
+    """The content of a compressed file ends here."""
 
 
 def cut_capture(stretch: Stretch) -> Found:
@@ -92,7 +105,7 @@ def cut_capture(stretch: Stretch) -> Found:
     begin = 0 if resume is None else resume.at
     until = END if stretch.bytes is None else begin + stretch.bytes
     most = END if rows is None else rows
-    with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
+    with stretch.walked() as walk:
         # The last ones are looked at one by one.
         count, waypoints = _hike(walk, until - 2 * MAX_BLOCK, max(0, most - _LOOKED_AT))
         time_ns = NO_TIME
@@ -102,9 +115,10 @@ def cut_capture(stretch: Stretch) -> Found:
         if count == 0 and stretch.is_first and walk.resume.at < size:
             for block in walk.blocks(most=1):
                 count += len(block)
-        if count == 0 and walk.resume.at < size and not walk.is_at_end:
+        if count == 0 and walk.resume.at < size and not (walk.is_at_end or walk.is_done):
             return Found(resume or Resume(0), 0)
-        return Found(_end(walk, size), count, waypoints, None if time_ns == NO_TIME else time_ns // 1000)
+        time_us = None if time_ns == NO_TIME else time_ns // 1000
+        return Found(_end(walk, size), count, waypoints, time_us, walk.is_done)
 
 
 def _hike(walk: Walk, stop: int, most: int) -> tuple[int, tuple[Resume, ...]]:
@@ -124,8 +138,8 @@ def cut_counts(stretch: Stretch) -> Found:
     size, resume, rows = stretch.size, stretch.resume, stretch.rows
     begin = 0 if resume is None else resume.at
     count, found, waypoints = 0, resume or Resume(0), list[Resume]()
-    with walked(stretch.path, size=size, resume=resume, is_open=stretch.is_open) as (walk, _):
-        while found.at < size:
+    with stretch.walked() as walk:
+        while found.at < size and not walk.is_done:
             stop = (walk.resume.at // STRETCH_BYTES + 1) * STRETCH_BYTES
             here = walk.skip(stop)
             too_much = (rows is not None and count + here > rows) or (
@@ -137,7 +151,8 @@ def cut_counts(stretch: Stretch) -> Found:
             waypoints.append(found)
             if too_much:
                 break
-    return Found(found, count, tuple(waypoints))
+        is_end = walk.is_done and found.at == walk.resume.at
+    return Found(found, count, tuple(waypoints), is_end=is_end)
 
 
 def _end(walk: Walk, size: int) -> Resume:

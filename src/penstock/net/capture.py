@@ -26,7 +26,9 @@ _MAGICS = {
     0xA1B2CD34: (False, 24),
 }  # nanoseconds, record header
 _USUAL_INTERFACES = 64
-_BEHIND_STOP = 64 << 10
+BEHIND_STOP = 64 << 10
+MOST_PACKED_DAMAGE = 256 << 20
+"""In a compressed file, longer damage ends the capture: a few bytes may expand to any length."""
 ODD_RECORDS = 1024  # after something odd, so many records are indexed before the short way is tried again
 
 
@@ -107,7 +109,14 @@ class Walk:
     """
 
     def __init__(
-        self, header: Header, feed: Feed, *, base: int, held: bytes = b"", is_open: bool = False
+        self,
+        header: Header,
+        feed: Feed,
+        *,
+        base: int,
+        held: bytes = b"",
+        is_open: bool = False,
+        most_damage: int = END,
     ) -> None:
         """``base`` is where in the file the feed begins, or the bytes ``held`` that were read from it."""
         data = np.zeros(BUFFER_BYTES, np.uint8)
@@ -115,6 +124,7 @@ class Walk:
         self._begin(header, data, len(held), base, header.begin if held else 0)
         self._feed: Feed | None = feed
         self._is_open = is_open
+        self._most_damage = most_damage
 
     @classmethod
     def over(cls, header: Header, data: npt.NDArray[np.uint8], at: int, *, is_open: bool = False) -> Walk:
@@ -137,6 +147,9 @@ class Walk:
         self._columns: tuple[npt.NDArray[Any], ...] | None = None
         self.last_fault: Fault | None = None
         self.is_at_end = False
+        self.has_given_up = False
+        """There was more damage than is searched; nothing behind it is read."""
+        self._most_damage = END
         self._faults = np.empty((s.MOST_FAULTS, s.FAULT_COLUMNS), np.int64)
 
     def knows(self, other: Walk) -> None:
@@ -186,6 +199,11 @@ class Walk:
     def span(self, stop: int) -> tuple[Column, int, int, int, Column]:
         """What a kernel takes that goes over sound records by itself: the bytes, and where to end."""
         return readonly(self._data), self._filled, self._base, stop, self._form
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether everything has been walked through."""
+        return bool(self._is_last and self.state[s.AT] == self._filled)
 
     @property
     def resume(self) -> Resume:
@@ -239,16 +257,27 @@ class Walk:
             self._data[:rest] = self._data[at : self._filled].copy()
         self._base, self._filled = self._base + at, rest
         self.state[s.AT] = 0
-        wanted = min(len(self._data), max(stop - self._base, 0) + _BEHIND_STOP)
+        wanted = min(len(self._data), max(stop - self._base, 0) + BEHIND_STOP)
         if wanted <= self._filled:
             wanted = len(self._data)
+        wanted = min(wanted, self._most_filled)
         while self._filled < wanted:
             count = self._feed.readinto(self._data.data[self._filled : wanted])
             if not count:
                 self._is_last = not self._is_open
                 return self._is_last or self._filled > rest
             self._filled += count
+        if self._filled >= self._most_filled:
+            self._filled = self._most_filled
+            self._is_last = self.has_given_up = True
         return True
+
+    @property
+    def _most_filled(self) -> int:
+        """Return where in the buffer the capture ends if the damage that is going on reaches so far."""
+        damage = int(self.state[s.DAMAGE])
+        is_bounded = damage >= 0 and self._most_damage < END
+        return damage + self._most_damage - self._base if is_bounded else END
 
 
 def _form(header: Header) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from penstock.connect.compression import BrokenStream, decompressed
+from penstock.connect.compression import BrokenStream
 
 _MAGICS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -95,12 +95,6 @@ def codec_by_content(path: str) -> str | None:
     except OSError:
         return None
     return next((codec for magic, codec in _MAGICS.items() if head.startswith(magic)), None)
-
-
-def open_feed(path: str, start: int, size: int) -> FileFeed | BytesFeed:
-    """The bytes of a capture from a place on; a compressed one from its beginning."""
-    codec = codec_by_content(path)
-    return FileFeed(path, start, size) if codec is None else BytesFeed(decompressed(path, codec))
 
 
 def read_at(path: str, start: int, count: int) -> bytes:

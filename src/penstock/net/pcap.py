@@ -41,8 +41,8 @@ class Pcap(Source):
 
     ``columns`` chooses columns (see `penstock.net.columns.TYPES`; "packet" holds the bytes);
     ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file.
-    ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. A compressed file is
-    taken in one epoch, whatever the limits. ``lateness`` is how far times lag behind the greatest one
+    ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. Limits of an
+    epoch count what comes out of a compressed file. ``lateness`` is how far times lag behind the greatest one
     seen (in a plain file up to the end of the epoch that is planned); ``ends="drained"`` ends the source when
     all files have been read and none has grown since. ``missing`` is as for ``ps.Files``: with "dead-letter"
     a ring of captures may drop files that were not read.

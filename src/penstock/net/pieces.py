@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.connect.file_pieces import Piece
@@ -36,7 +36,7 @@ class CapturePiece:
         """The same file between two places."""
         p = self.piece
         start = p.start if begin is None else begin.at
-        inner = Piece(p.number, p.path, start, end, p.size, p.mtime_ns, p.mark, p.kind)
+        inner = replace(p, start=start, end=end)
         if begin is None:
             return CapturePiece(inner, self.section, self.last_interface)
         return CapturePiece(inner, begin.section, begin.last_interface)

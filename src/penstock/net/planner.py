@@ -5,17 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.connect.expansion import TO_END, Measured
+from penstock.connect.file_contents import AHEAD, Bounds, FileContents, Packed
 from penstock.connect.file_cuts import Cut, ends_of_shares, share_out
 from penstock.connect.file_index import FileEntry
 from penstock.connect.file_pieces import Piece, require_there
+from penstock.connect.records import Room
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
 from penstock.net.ahead import Ahead
 from penstock.net.boundaries import Found, Stretch, cut_capture, cut_counts, divide
-from penstock.net.capture import Resume
+from penstock.net.capture import BEHIND_STOP, Resume
+from penstock.net.feeds import codec_by_content
 from penstock.net.growth import CaptureFiles
 from penstock.net.opening import NotACapture
 from penstock.net.pieces import STRETCH_BYTES, CapturePiece
@@ -42,6 +47,7 @@ class PcapPlanner(SourcePlanner):
             source.path, Path(state_dir) / "captures.jsonl", clock_ns, must_exist=must_exist
         )
         self._index = self.files.index
+        self._contents = FileContents(Path(state_dir))
         self._limit = Limit()
         self._ahead = Ahead()
         self._waypoints: dict[FileEntry, tuple[Resume, ...]] = {}
@@ -64,13 +70,13 @@ class PcapPlanner(SourcePlanner):
         while number < stop and (rows is None or rows > 0) and (most_bytes is None or most_bytes > 0):
             entry = self._index[number]
             position = max(position, entry.start)
-            cut = self._cut(entry, position, rows, most_bytes, is_first=first)
-            if cut.position <= position:
+            cut = self._cut(number, position, rows, most_bytes, is_first=first)
+            if cut.position <= position and not cut.is_end:
                 break
             rows = None if rows is None else rows - cut.rows
             most_bytes = None if most_bytes is None else most_bytes - cut.bytes
-            first = False
-            if cut.position < entry.size:
+            first = first and cut.is_end and cut.position <= position
+            if not cut.is_end and (cut.position < entry.size or self.files.is_compressed(entry)):
                 return {"file": number, "position": cut.position}
             number, position = number + 1, 0
         return {"file": number, "position": position}
@@ -88,8 +94,22 @@ class PcapPlanner(SourcePlanner):
     def backlog(self, offset: Offset) -> Backlog:
         self._scan()
         number = offset["file"]
-        begin = self._index[number].start if number < len(self._index) else 0
-        return Backlog(bytes=max(0, self._index.bytes_from(number) - max(0, offset["position"] - begin)))
+        return Backlog(bytes=max(0, self._index.bytes_from(number) - self._done(number, offset["position"])))
+
+    def commit(self, end: Offset) -> None:
+        """Remove what was laid down of contents before ``end``."""
+        self._contents.forget_before(end["file"], end["position"])
+
+    def _done(self, number: int, position: int) -> int:
+        """Return how many bytes of a file lie before a position."""
+        if number >= len(self._index):
+            return 0
+        entry = self._index[number]
+        done = max(0, position - entry.start)
+        if not done or (packed := self._packed(number)) is None:
+            return done
+        before = self._contents.of(packed).packed_before(position)
+        return min(done if before is None else before, entry.size - 1)
 
     def punctuation(self, offset: Offset, observed: int | None) -> int | None:
         if self._source.time is None:
@@ -116,17 +136,25 @@ class PcapPlanner(SourcePlanner):
             step = "restore captures.jsonl, which lies beside the checkpoint, or begin a new run"
             raise SourceUnavailable(source="pcap", what=what, where=self._source.path, next_step=step)
 
+    def _packed(self, number: int) -> Packed | None:
+        entry = self._index[number]
+        if entry.kind == "changed":
+            return None
+        path = self.files.path(entry)
+        codec = codec_by_content(path)
+        return None if codec is None else Packed(number, path, codec)
+
     def _cut(
-        self, entry: FileEntry, position: int, rows: int | None, most_bytes: int | None, *, is_first: bool
+        self, number: int, position: int, rows: int | None, most_bytes: int | None, *, is_first: bool
     ) -> Cut:
         """How much of a file fits; the position stays where it is when nothing does."""
+        entry = self._index[number]
         left = entry.size - position
         if entry.kind == "changed":
             return Cut(entry.size, 1, 0)
         require_there(self.files.path(entry), self._source.missing)
-        if self.files.is_compressed(entry):
-            fits = is_first or ((most_bytes is None or left <= most_bytes) and rows is None)
-            return Cut(entry.size if fits else position, 1, left)
+        if packed := self._packed(number):
+            return self._cut_compressed(packed, position, Room(rows, most_bytes, is_first))
         if rows is None and (most_bytes is None or left <= most_bytes):
             return Cut(entry.size, 0, left)
         try:
@@ -138,6 +166,38 @@ class PcapPlanner(SourcePlanner):
         self._waypoints = {entry: found.waypoints}
         self._reached = {(entry, found.end.at): found.time_us}
         return Cut(found.end.at, found.records, found.end.at - position)
+
+    def _cut_compressed(self, packed: Packed, position: int, room: Room) -> Cut:
+        """Take a file whole if its content fits, otherwise begin an epoch with as much of it as fits."""
+        if position == 0:
+            if self._limit == Limit():
+                return Cut(TO_END, 0, 0, is_end=True)
+            held = self._measured(packed.number) if room.rows is None else None
+            if held is not None and (room.bytes is None or held.bytes <= room.bytes):
+                return Cut(TO_END, 0, held.bytes, is_end=True)
+            if not room.is_first:
+                return Cut(0, 0, 0)
+        entry, content = self._index[packed.number], self._contents.of(packed)
+        try:
+            resume = self.files.resume(entry, position)
+            found = self._cutter(
+                Stretch(packed.path, TO_END, resume, room.rows, room.bytes, True, False, content)
+            )
+            content.read(found.end.at + BEHIND_STOP, 1)  # a reader looks that far behind its end
+        except (OSError, NotACapture):  # the reader says so in order
+            return Cut(TO_END, 1, 0, is_end=True)
+        self.files.remember(entry, found.end)
+        self._reached = {(entry, found.end.at): found.time_us}
+        return Cut(found.end.at, found.records, found.end.at - position, found.is_end)
+
+    def _measured(self, number: int) -> Measured | None:
+        """Return how much a compressed file holds, if an epoch may hold that much."""
+        numbers = range(number, min(number + AHEAD, len(self._index)))
+        files = [packed for n in numbers if (packed := self._packed(n))]
+        try:
+            return self._contents.measured(files, Bounds(self._limit.bytes or 0, None))
+        except OSError:  # the reader says so in order
+            return Measured(0, 0)
 
     @property
     def _step(self) -> int:
@@ -186,9 +246,15 @@ class PcapPlanner(SourcePlanner):
         for number in range(start["file"], min(end["file"] + 1, len(self._index))):
             entry = self._index[number]
             begin = max(entry.start, start["position"] if number == start["file"] else 0)
-            stop = end["position"] if number == end["file"] else entry.size
+            packed = self._packed(number)
+            whole = TO_END if packed else entry.size
+            stop = end["position"] if number == end["file"] else whole
             if begin < stop:
-                yield self._piece(number, entry, begin, stop)
+                piece = self._piece(number, entry, begin, stop)
+                if packed and (begin, stop) != (0, TO_END):
+                    folder = str(self._contents.folder(number))
+                    piece = replace(piece, piece=replace(piece.piece, folder=folder))
+                yield piece
 
     def _piece(self, number: int, entry: FileEntry, begin: int, stop: int) -> CapturePiece:
         path = self.files.path(entry)
@@ -207,8 +273,9 @@ class PcapPlanner(SourcePlanner):
         entry = self._index[piece.piece.number]
         if entry.kind == "changed":
             return 1.0
-        length = piece.piece.end - piece.piece.start
-        return float(length * (_COMPRESSED_WEIGHT if self.files.is_compressed(entry) else 1))
+        if piece.piece.end == TO_END:
+            return float(entry.size * _COMPRESSED_WEIGHT)
+        return float(piece.piece.end - piece.piece.start)
 
     def _divide(
         self, piece: CapturePiece, weight: float, ends: list[float]
