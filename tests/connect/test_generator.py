@@ -7,9 +7,11 @@ import cloudpickle
 import polars as pl
 import pytest
 
+import penstock as ps
 from penstock.connect.generator import Generator, GeneratorPlanner
 from penstock.connect.source import END_OF_TIME, Limit
 from penstock.errors import BadArgument
+from penstock.plan import plan
 from penstock.testing.sources import check_source
 
 
@@ -103,3 +105,24 @@ def test_function_that_makes_something_else_is_named(made: pl.DataFrame, tmp_pat
 def test_bad_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(BadArgument):
         _of(**options)
+
+
+def test_without_limits_an_epoch_of_a_large_generator_is_bounded_by_bytes() -> None:
+    def wide(first: int, count: int) -> pl.DataFrame:
+        return pl.DataFrame({"n": range(first, first + count), "text": ["x" * 1000] * count})
+
+    top = ps.Topology("t")
+    source = Generator(wide, schema={"n": int, "text": str}, rows=10**9)
+    top.source("wide", source).sink("out", ps.Collect())
+    spec = plan(top).sources["wide"]
+    planner = source.planner(Path())
+    end = planner.latest(planner.initial(), Limit(*spec.limits))
+    assert end["n"] * 1008 == pytest.approx(256 << 20, rel=0.05)
+
+
+def test_a_function_that_fails_does_not_fail_while_an_epoch_is_planned() -> None:
+    def fails(first: int, count: int) -> pl.DataFrame:
+        raise ZeroDivisionError
+
+    planner = Generator(fails, schema={"text": str}, rows=10).planner(Path())
+    assert planner.latest(planner.initial(), Limit(bytes=1 << 20))["n"] == 10

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+import pytest
 from tests.plan.test_passes import Echo, rows
 from tests.topology import shop
 
@@ -108,6 +110,24 @@ def test_explain_tells_fused_unions_native_nodes_and_spare_hops() -> None:
     spread.dataframe("sql", shop.in_euros, returns={"user": str}).sink("users", ps.Collect())
     both.sink("raw", ps.Collect())
     assert explain(top, hops=2) == (GOLDENS / "wide.txt").read_text().rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, "per epoch: at most 268,435,456 bytes"),
+        ({"rows_per_epoch": 7}, "per epoch: at most 7 rows]"),
+        ({"bytes_per_epoch": 9}, "per epoch: at most 9 bytes"),
+        ({"rows_per_epoch": 7, "bytes_per_epoch": 9}, "per epoch: at most 7 rows or 9 bytes"),
+        ({"rows_per_epoch": 7, "bytes_per_epoch": None}, "per epoch: at most 7 rows]"),
+        ({"bytes_per_epoch": None}, "per epoch: all there is, however much"),
+    ],
+)
+def test_explain_tells_what_one_epoch_takes(options: dict[str, Any], shown: str) -> None:
+    top = ps.Topology("t")
+    source = ps.Generator(shop.make_orders, schema=shop.ORDERS, rows=10)
+    top.source("orders", source, **options).sink("out", ps.Collect())
+    assert shown in explain(top)
 
 
 def test_sinks_wait_for_what_leaves_any_hop_but_the_last() -> None:

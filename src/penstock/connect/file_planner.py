@@ -29,6 +29,7 @@ from penstock.connect.file_scan import news, root_is_there, root_of
 from penstock.connect.records import Read, Room, cut_records
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
+from penstock.topology.specs import EPOCH_BYTES
 
 if TYPE_CHECKING:
     from penstock.connect.files import Files
@@ -37,8 +38,6 @@ _FULL_SCAN_NS = 30_000_000_000
 _SETTLED_NS = 1_000_000_000
 _MOST_FILES = 10_000
 _COMPRESSED_WEIGHT = 5
-MOST_MEASURED_BYTES = 256 << 20
-"""Where only rows are limited, a compressed file with more than this is not taken whole."""
 
 
 class FilesPlanner(SourcePlanner):
@@ -223,7 +222,7 @@ class FilesPlanner(SourcePlanner):
         files = [packed for n in numbers if (packed := self._packed(n))]
         rows, most_bytes = self._limit.rows, self._limit.bytes
         header = int(self._source.has_header)
-        bounds = Bounds(most_bytes or MOST_MEASURED_BYTES, None if rows is None else rows + header)
+        bounds = Bounds(most_bytes or EPOCH_BYTES, None if rows is None else rows + header)
         held = self._contents.measured(files, bounds)
         return None if held is None else replace(held, rows=max(0, held.rows - header))
 

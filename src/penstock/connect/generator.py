@@ -189,11 +189,21 @@ class GeneratorPlanner(SourcePlanner):
         return due if self._source.end is None else min(due, self._source.end)
 
     def _width(self, n: int) -> float:
+        """Return about how many bytes a row has: by the schema, or by a sample where lengths differ."""
         if self._bytes_per_row is None:
-            count = 64 if self._source.end is None else max(1, min(64, self._source.end - n))
-            sample = self._source.fn(n, count)
-            self._bytes_per_row = max(1.0, sample.estimated_size() / max(1, sample.height))
+            self._bytes_per_row = float(_row_bytes(self._source.schema))
+            if any(kind not in _FIXED and kind not in _WIDTHS for _, kind in self._source.schema.columns):
+                self._bytes_per_row = self._sampled(n) or self._bytes_per_row
         return self._bytes_per_row
+
+    def _sampled(self, n: int) -> float | None:
+        """Return the bytes per row of a few rows; None if the function fails, which its epoch reports."""
+        count = 64 if self._source.end is None else max(1, min(64, self._source.end - n))
+        try:
+            sample = self._source.fn(n, count)
+            return max(1.0, sample.estimated_size() / max(1, sample.height))
+        except Exception:  # noqa: BLE001 - it is the user's code, and the epoch gives it its address
+            return None
 
 
 def _row_bytes(schema: Schema) -> int:

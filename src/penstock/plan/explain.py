@@ -55,12 +55,10 @@ def _fused(program: Program, entry: Node) -> list[Node]:
 
 def _place(program: Program, node: Node) -> str:
     if isinstance(node.spec, specs.SourceSpec):
-        limits = [
-            f"{limit:,} {unit}"
-            for limit, unit in ((node.spec.rows_per_epoch, "rows"), (node.spec.bytes_per_epoch, "bytes"))
-            if limit
-        ]
-        return f"{node.spec.source.describe()}; per epoch: {' or '.join(limits) or 'all there is'}"
+        pairs = zip(node.spec.limits, ("rows", "bytes"), strict=True)
+        limits = [f"{limit:,} {unit}" for limit, unit in pairs if limit is not None]
+        most = f"at most {' or '.join(limits)}" if limits else "all there is, however much"
+        return f"{node.spec.source.describe()}; per epoch: {most}"
     if isinstance(node.spec, specs.ProcessSpec):
         return f"{node.parallelism} slices; state in Spark's state store, one log per slice"
     return f"{node.parallelism} slices; no state" if node.routed else "in Spark"

@@ -136,7 +136,7 @@ class IntakeReader(DataSourceStreamReader):
         """How far the sources are read in an epoch; where that was foreseen, so it is done."""
         ends = dict(starts)
         for name, spec in program.sources.items():
-            limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
+            limit = Limit(*spec.limits)
             with self._planner(program, name) as planner:
                 begin = ends.get(name) or planner.initial()
                 *asked, end = self._foreseen.pop(planner, (None, None, None))
@@ -177,7 +177,7 @@ class IntakeReader(DataSourceStreamReader):
         ends = dict(end["sources"])
         try:
             for name, spec in program.sources.items():
-                limit = Limit(spec.rows_per_epoch, spec.bytes_per_epoch)
+                limit = Limit(*spec.limits)
                 with self._planner(program, name) as planner:
                     ends[name] = self._foresee(planner, ends[name], limit)
             if ends == end["sources"]:

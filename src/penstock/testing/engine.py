@@ -192,7 +192,8 @@ class ReferenceRun:
         planner = self._planner(name)
         start = self._offsets.setdefault(name, planner.initial())
         spec = self.program.sources[name]
-        return start, planner.latest(start, Limit(cut.rows or spec.rows_per_epoch, spec.bytes_per_epoch))
+        rows, most_bytes = spec.limits
+        return start, planner.latest(start, Limit(cut.rows or rows, most_bytes))
 
     def _next_punctuations(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> Punctuations:
         standings = {

@@ -16,9 +16,16 @@ def _told(connector: Any) -> str:
     return str(connector.describe()) if hasattr(connector, "describe") else type(connector).__name__
 
 
+EPOCH_BYTES = 256 << 20
+"""What one epoch takes of a source without limits."""
+
+
 @dataclass(frozen=True)
 class SourceSpec(Spec):
-    """Reads events; at most so many rows and bytes go into one epoch."""
+    """Reads events; at most so many rows and bytes go into one epoch.
+
+    Without either, `EPOCH_BYTES` is the limit; 0 bytes stand for no limit.
+    """
 
     kind: ClassVar[str] = "source"
     source: Any
@@ -26,6 +33,13 @@ class SourceSpec(Spec):
     bytes_per_epoch: int | None = None
     idle_us: int | None = None
     """Time without anything new after which the source is not waited for."""
+
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """Return how many rows and bytes one epoch takes at most; None where there is no limit."""
+        if self.rows_per_epoch is None and self.bytes_per_epoch is None:
+            return None, EPOCH_BYTES
+        return self.rows_per_epoch, self.bytes_per_epoch or None
 
     def describe(self) -> str:
         return f"source {_told(self.source)}"

@@ -47,10 +47,13 @@ class Topology:
         source: Any,
         *,
         rows_per_epoch: int | None = None,
-        bytes_per_epoch: int | None = None,
+        bytes_per_epoch: int | Literal["default"] | None = "default",
         idle: str | timedelta | None = "1m",
     ) -> Stream:
         """Read events; the limits say how much one epoch takes at most.
+
+        Without a limit of rows, one of 256 MiB is the default. ``bytes_per_epoch=None`` takes all there is,
+        which must then fit into memory.
 
         A source that had nothing new for the time ``idle`` is not waited for until it has: windows close by
         the other sources. None: it is always waited for.
@@ -58,11 +61,14 @@ class Topology:
         from penstock.connect.durations import microseconds
 
         where = f"source '{name}' ({here()})"
-        for what, limit in (("rows_per_epoch", rows_per_epoch), ("bytes_per_epoch", bytes_per_epoch)):
+        most_bytes = None if bytes_per_epoch == "default" else bytes_per_epoch
+        for what, limit in (("rows_per_epoch", rows_per_epoch), ("bytes_per_epoch", most_bytes)):
             if limit is not None and limit < 1:
                 raise BadArgument(where=where, what=what, got=limit, allowed="1 or more")
+        if bytes_per_epoch is None and rows_per_epoch is None:
+            most_bytes = 0  # None stands for the default, in versions stored by earlier releases as well
         idle_us = None if idle is None else microseconds(idle, where=where, what="idle")
-        return self.apply(name, specs.SourceSpec(source, rows_per_epoch, bytes_per_epoch, idle_us))
+        return self.apply(name, specs.SourceSpec(source, rows_per_epoch, most_bytes, idle_us))
 
     def union(self, name: str, *streams: Stream) -> Stream:
         """One stream of the rows of several that have the same columns."""
