@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from penstock.connect.collect import Collect
 from penstock.connect.console import Console
 from penstock.connect.delta import Delta
+from penstock.connect.json_lines import JsonLines
 from penstock.connect.parquet import ParquetFiles
 from penstock.connect.sink import Sink, SinkContext, file_name
 from penstock.errors import BadArgument, SinkUnavailable
@@ -36,11 +37,17 @@ def _table(sink: Sink, folder: Path) -> pl.DataFrame:
     return pl.read_delta(str(folder / "table"))
 
 
+def _lines(_: Sink, folder: Path) -> pl.DataFrame:
+    found = [pl.read_ndjson(path) for path in sorted((folder / "lines").glob("*.jsonl"))]
+    return pl.concat(found) if found else pl.DataFrame(schema=to_polars(SCHEMA))
+
+
 KINDS: dict[str, tuple[Callable[[Path], Sink], Callable[[Any, Path], pl.DataFrame]]] = {
     "delta": (lambda folder: Delta(folder / "table"), _table),
     "delta-partitioned": (lambda folder: Delta(folder / "table", partition_by=["key"]), _table),
     "delta-compacted": (lambda folder: Delta(folder / "table", compact_every=1), _table),
     "parquet": (lambda folder: ParquetFiles(folder / "files"), lambda sink, folder: sink.read()),
+    "json-lines": (lambda folder: JsonLines(folder / "lines"), _lines),
     "collect": (lambda folder: Collect(), lambda sink, folder: Collect.read(folder / "run", "out")),
     "console": (lambda folder: Console(), _shown),
 }
@@ -69,7 +76,7 @@ def _commit(sink: Sink, context: SinkContext, *frames: pl.DataFrame) -> None:
     sink.commit(context, messages)
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet", "collect"])
+@pytest.mark.parametrize("kind", ["delta", "parquet", "json-lines", "collect"])
 def test_two_commits_of_one_epoch_that_race_show_it_once(kind: str, tmp_path: Path) -> None:
     harness = _harness(kind, tmp_path)
     harness.epoch(0, [rows(0, 1)])

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from http.client import HTTPException
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit
 from penstock.connect.durations import microseconds
 from penstock.connect.json_lines import JsonLinesWriter
 from penstock.connect.sealed import read_sealed, write_sealed
-from penstock.connect.sink import Sink, SinkContext, file_name, write_atomically
+from penstock.connect.sink import Sink, SinkContext, file_name, join_atomically
 from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 
 _PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
@@ -87,15 +88,15 @@ class Http(Sink):
         """One line for people."""
         return f"Http({self.url})"
 
-    def _body(self, context: SinkContext, messages: Sequence[Any]) -> bytes:
+    def _body(self, context: SinkContext, messages: Sequence[Any]) -> Path:
         """The lines of the epoch. Kept before they are sent: a repetition may be cut in another way."""
         folder, kept = _folder(context), _folder(context) / _name(context)
         if not kept.exists():
             parts = [folder / "pending" / name for name in messages if name is not None]
-            write_atomically(kept, b"".join(part.read_bytes() for part in parts))
-        return kept.read_bytes()
+            join_atomically(kept, parts)
+        return kept
 
-    def _send(self, context: SinkContext, body: bytes) -> None:
+    def _send(self, context: SinkContext, body: Path) -> None:
         for number, rows in enumerate(_arrays(body, self.rows_per_post)):
             key = f"{context.app_id}/{context.epoch}/{number}"
             self._post(context.sink, rows, key)
@@ -132,11 +133,11 @@ def _words(answer: urllib.error.HTTPError) -> str:
     return ""
 
 
-def _arrays(lines: bytes, most: int) -> Iterator[bytes]:
+def _arrays(path: Path, most: int) -> Iterator[bytes]:
     """JSON lines as JSON arrays."""
-    rows = lines.splitlines()
-    for first in range(0, len(rows), most):
-        yield b"[%s]" % b",\n".join(rows[first : first + most])
+    with path.open("rb") as lines:
+        while rows := [line.rstrip(b"\n") for line in islice(lines, most)]:
+            yield b"[%s]" % b",\n".join(rows)
 
 
 def _folder(context: SinkContext) -> Path:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from penstock.connect.sink import (
     Sink,
@@ -14,12 +14,15 @@ from penstock.connect.sink import (
     SinkWriter,
     file_name,
     fresh_name,
+    join_atomically,
     shown_path,
     write_atomically,
 )
 
 if TYPE_CHECKING:
     import polars as pl
+
+_BUFFERED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -51,7 +54,7 @@ class JsonLines(Sink):
         parts = [pending / name for name in messages if name is not None]
         if parts and not taken.exists():
             final = Path(self.path, f"{_run(context)}-{context.epoch:012d}.jsonl")
-            write_atomically(final, b"".join(part.read_bytes() for part in parts))
+            join_atomically(final, parts)
             write_atomically(taken, b"")
         for leftover in pending.glob(f"{context.epoch:012d}-*"):
             leftover.unlink(missing_ok=True)
@@ -74,30 +77,49 @@ class JsonLines(Sink):
 
 
 class JsonLinesWriter(SinkWriter):
-    """Holds the lines of one task and writes them at the end."""
+    """Writes the lines of one task into a pending part, some megabytes at a time."""
 
     def __init__(self, folder: Path, context: SinkContext) -> None:
         self._context = context
         self._path = folder / fresh_name(context)
         self._rows: list[pl.DataFrame] = []
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
 
     def write(self, df: pl.DataFrame) -> None:
         from penstock.frames.types import conform
 
         if df.height:
             self._rows.append(conform(df, self._context.schema))
+            self._bytes += int(df.estimated_size())
+            if self._bytes >= _BUFFERED_BYTES:
+                self._flush()
 
     def close(self) -> str | None:
-        import polars as pl
-
-        if not self._rows:
+        self._flush()
+        if self._file is None:
             return None
-        write_atomically(self._path, pl.concat(self._rows).write_ndjson().encode())
+        with self._file as file:
+            os.fsync(file.fileno())
         return self._path.name
 
     def abort(self) -> None:
         self._rows.clear()
+        if self._file is not None:
+            self._file.close()
         self._path.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        import polars as pl
+
+        if not self._rows:
+            return
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("wb")
+        self._file.write(pl.concat(self._rows).write_ndjson().encode())
+        self._file.flush()
+        self._rows, self._bytes = [], 0
 
 
 def _run(context: SinkContext) -> str:

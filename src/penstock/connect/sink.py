@@ -7,6 +7,7 @@ before its commit, and a commit of an epoch that it already holds changes nothin
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
     import polars as pl
+
+_COPIED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,14 @@ def shown_path(path: str) -> str:
     """A path for people: short when it lies below the working directory."""
     relative = os.path.relpath(path)
     return path if relative.startswith("..") else relative
+
+
+def join_atomically(path: Path, parts: Sequence[Path]) -> None:
+    """Put the contents of other files at ``path``, one after the other, as `write_atomically` does."""
+    with atomic_file(path) as file:
+        for part in parts:
+            with part.open("rb") as content:
+                shutil.copyfileobj(content, file, _COPIED_BYTES)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -27,10 +27,11 @@ from penstock.errors import SinkUnavailable
 from penstock.frames.frame import decode
 from penstock.operators.boundary import DEAD_LETTERS
 from penstock.plan.program import Program
+from penstock.spark.frame_order import FrameOrder
 from penstock.spark.handover import clear, payload_of
 from penstock.spark.rows import CLOCK, LETTERS, METRICS
 from penstock.spark.state_moves import note_import
-from penstock.spark.tasks import failures_recorded
+from penstock.spark.tasks import failures_recorded, local_folder
 from penstock.topology.schema import Schema
 
 
@@ -82,27 +83,30 @@ class OutletTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
         try:
-            for row in self._in_order(batches):
-                self._take(row)
-            for name, writer in self._writers.items():
-                with _may_be_away(name):
-                    self.written.sinks[name] = writer.close()
+            with FrameOrder(local_folder()) as order:
+                for batch in batches:
+                    order.add(batch)
+                for row in order.frames():
+                    self._take(row)
+            self._close_open()
         except BaseException:
             for writer in self._writers.values():
                 writer.abort()
             raise
         return self.written
 
-    def _in_order(self, batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        return sorted(rows, key=lambda row: (row["node"], row["source"], row["sequence"]))
+    def _close_open(self) -> None:
+        """Close the writers whose frames have all come, so that they buffer nothing any more."""
+        for name in self._writers.keys() - self.written.sinks.keys():
+            with _may_be_away(name):
+                self.written.sinks[name] = self._writers[name].close()
 
     def _take(self, row: dict[str, Any]) -> None:
         self.written.version = row["version"]
         if row["node"] == METRICS:
-            self.written.metrics.append(row["payload"])
+            self.written.metrics.append(bytes(row["payload"]))
         elif row["node"] == CLOCK:
-            self.written.clock = json.loads(row["payload"])
+            self.written.clock = json.loads(bytes(row["payload"]))
         else:
             schema = sink_schema(self.directory.load(row["version"]), row["node"])
             payload = payload_of(row["kind"], row["payload"], self.directory.handover)
@@ -114,6 +118,7 @@ class OutletTask:
     def _writer(self, row: dict[str, Any], schema: Schema) -> SinkWriter:
         name = row["node"]
         if name not in self._writers:
+            self._close_open()
             sink = sink_of(self.directory, self.directory.load(row["version"]), name)
             context = SinkContext(name, row["epoch"], self.run_id, self.attempt, self.directory.path, schema)
             _require_place(self.directory, name, sink)

@@ -87,6 +87,11 @@ def _trial() -> ProcessTrial:
     return ProcessTrial()
 
 
+def local_folder() -> Path | None:
+    """Return a folder on this executor's own disk; None outside of Spark."""
+    return Path(SparkFiles.getRootDirectory()) if TaskContext.get() is not None else None
+
+
 def mirror_folder(hop: str, node: str, slice_: int) -> Path:
     """Where the workers of this executor keep values of a slice's log; Spark drops it with the session."""
     return Path(SparkFiles.getRootDirectory(), "penstock", hop, node, str(slice_))
