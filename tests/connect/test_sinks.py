@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, time, timedelta
@@ -220,24 +225,84 @@ def test_delta_refuses_an_unknown_partition_column(tmp_path: Path) -> None:
         Delta(tmp_path / "table", partition_by=["nothing"]).open(_context(tmp_path, 0, SCHEMA))
 
 
-def test_parquet_commit_that_died_between_its_renames_is_finished_by_the_next(tmp_path: Path) -> None:
+_CHANGES = frozenset({"os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir"})
+
+
+def _dies_at(number: int, commit: Callable[[], None]) -> bool:
+    """Run a commit in a process that is killed before its n-th change of the file system; was it?"""
+    child = os.fork()
+    if not child:
+        left = itertools.count(number, -1)
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            writes = event == "open" and isinstance(arguments[1], str) and arguments[1] != "r"
+            if (writes or event in _CHANGES) and not next(left):
+                os._exit(1)
+
+        sys.addaudithook(hook)
+        commit()
+        os._exit(0)
+    return os.waitpid(child, 0)[1] != 0
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json-lines"])
+@pytest.mark.parametrize("earlier_epochs", [0, 1])
+def test_a_commit_that_died_at_any_moment_is_finished_by_the_next(
+    kind: str, earlier_epochs: int, tmp_path: Path
+) -> None:
+    for number in range(100):
+        harness = _harness(kind, tmp_path / str(number))
+        for epoch in range(earlier_epochs):
+            harness.epoch(epoch, [rows(epoch, 1)])
+        context = harness.context(earlier_epochs)
+        messages = harness.write(context, [[rows(5, 1)], [rows(6, 1)]])
+        has_died = _dies_at(number, lambda: harness.sink.commit(context, messages))  # noqa: B023
+        harness.epoch(earlier_epochs, [rows(5, 2)], attempt="1")
+        assert [count for _, count in harness.seen()] == [*range(earlier_epochs), 5, 6]
+        left = [path.name for path in harness.folder.rglob("*") if path.is_file()]
+        assert len([name for name in left if name.endswith((".parquet", ".jsonl"))]) <= earlier_epochs + 2
+        if kind == "parquet":
+            assert (
+                pl.read_parquet(tmp_path / str(number) / "files" / "*.parquet").height == earlier_epochs + 2
+            )
+        if not has_died:
+            break
+    assert 5 < number < 99
+
+
+def test_what_an_earlier_release_left_of_an_epoch_at_the_top_is_cleared_by_the_next_commit(
+    tmp_path: Path,
+) -> None:
+    """Releases before 0.9 moved files to the top without writing down which."""
     harness = _harness("parquet", tmp_path)
-    context = harness.context(0)
-    messages = harness.write(context, [[rows(0, 1)], [rows(1, 1)]])
+    harness.epoch(0, [rows(0, 1)])
     folder = tmp_path / "files"
-    (folder / "_pending" / messages[0][0]).rename(folder / messages[0][0])
-    assert harness.seen() == []
-    harness.sink.commit(context, messages)
+    shutil.rmtree(folder / "_intents")
+    name = next(folder.glob("*.parquet")).name.replace("-000000000000-", "-000000000001-")
+    shutil.copy(next(folder.glob("*.parquet")), folder / name)
+    shutil.copy(next(folder.glob("*.parquet")), folder / "_pending" / name.replace(".parquet", "0.parquet"))
+    harness.epoch(1, [rows(1, 1)])
     assert harness.seen() == [("k0", 0), ("k1", 1)]
+    assert pl.read_parquet(folder / "*.parquet").height == 2
+    assert list((folder / "_pending").rglob("*.parquet")) == []
 
 
-def test_parquet_leaves_no_file_of_a_dead_attempt_at_the_top(tmp_path: Path) -> None:
-    harness = _harness("parquet", tmp_path)
-    dead = harness.write(harness.context(0), [[rows(0, 1)]])
-    folder = tmp_path / "files"
-    (folder / "_pending" / dead[0][0]).rename(folder / dead[0][0])
-    harness.epoch(0, [rows(0, 1)], attempt="1")
-    assert pl.read_parquet(folder / "*.parquet").height == 1
+@pytest.mark.parametrize("kind", ["parquet", "json-lines"])
+def test_a_commit_looks_at_no_more_files_the_more_there_are(kind: str, tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from tests.connect.test_sinks import _harness, rows\n"
+        "harness, seen, busy = _harness(sys.argv[1], Path(sys.argv[2])), [], []\n"
+        "def hook(event, arguments):\n"
+        "    if event in ('os.scandir', 'os.listdir') and not busy:\n"
+        "        busy.append(1); seen.append(len(os.listdir(arguments[0]))); busy.clear()\n"
+        "for epoch in range(300): harness.epoch(epoch, [rows(epoch, 1)])\n"
+        "sys.addaudithook(hook)\n"
+        "harness.epoch(300, [rows(300, 1)])\n"
+        "print(sum(seen))\n"
+    )
+    command = [sys.executable, "-c", script, kind, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 20
 
 
 def test_console_finishes_a_block_that_was_cut_off(tmp_path: Path) -> None:

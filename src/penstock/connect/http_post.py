@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 import urllib.error
 import urllib.request
@@ -72,7 +73,7 @@ class Http(Sink):
 
     def open(self, context: SinkContext) -> JsonLinesWriter:
         """Begin a pending part."""
-        return JsonLinesWriter(_folder(context) / "pending", context)
+        return JsonLinesWriter(_pending(context), context)
 
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
         """Send the epoch, unless that has been done."""
@@ -81,8 +82,7 @@ class Http(Sink):
             self._send(context, self._body(context, messages))
             write_sealed(folder / "newest.json", {"epoch": context.epoch})
         (folder / _name(context)).unlink(missing_ok=True)
-        for leftover in (folder / "pending").glob(f"{context.epoch:012d}-*"):
-            leftover.unlink(missing_ok=True)
+        shutil.rmtree(_pending(context), ignore_errors=True)
 
     def describe(self) -> str:
         """One line for people."""
@@ -90,9 +90,9 @@ class Http(Sink):
 
     def _body(self, context: SinkContext, messages: Sequence[Any]) -> Path:
         """The lines of the epoch. Kept before they are sent: a repetition may be cut in another way."""
-        folder, kept = _folder(context), _folder(context) / _name(context)
+        kept = _folder(context) / _name(context)
         if not kept.exists():
-            parts = [folder / "pending" / name for name in messages if name is not None]
+            parts = [_pending(context) / name for name in messages if name is not None]
             join_atomically(kept, parts)
         return kept
 
@@ -142,6 +142,10 @@ def _arrays(path: Path, most: int) -> Iterator[bytes]:
 
 def _folder(context: SinkContext) -> Path:
     return context.run_dir / "http" / file_name(context.sink) / file_name(context.run_id)
+
+
+def _pending(context: SinkContext) -> Path:
+    return _folder(context) / "pending" / f"{context.epoch:012d}"
 
 
 def _name(context: SinkContext) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,7 @@ class JsonLines(Sink):
             final = Path(self.path, f"{_run(context)}-{context.epoch:012d}.jsonl")
             join_atomically(final, parts)
             write_atomically(taken, b"")
-        for leftover in pending.glob(f"{context.epoch:012d}-*"):
-            leftover.unlink(missing_ok=True)
+        shutil.rmtree(pending, ignore_errors=True)
 
     def newest_epoch(self, context: SinkContext) -> int | None:
         """The newest epoch of this run that has a file, or had one."""
@@ -69,7 +69,7 @@ class JsonLines(Sink):
         return f"JsonLines({shown_path(self.path)})"
 
     def _pending(self, context: SinkContext) -> Path:
-        return Path(self.path, "_pending", _run(context))
+        return Path(self.path, "_pending", _run(context), f"{context.epoch:012d}")
 
     def _taken(self, context: SinkContext) -> Path:
         """Says that an epoch is out, also after a consumer has moved its file away."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,8 @@ class ParquetFiles(Sink):
 
     ``_committed/`` holds one manifest per epoch; ``read`` sees only files that a manifest names.
     Files lie at the top only around their commit, so a plain ``*.parquet`` is right except for the
-    remains of a crash, which the repeated epoch clears away.
+    remains of a crash, which the repeated epoch clears away. What a commit costs does not depend on how
+    many files there are.
     """
 
     path: str
@@ -35,7 +38,7 @@ class ParquetFiles(Sink):
 
     def open(self, context: SinkContext) -> ParquetWriter:
         """Begin pending files."""
-        return ParquetWriter(Path(self.path), context)
+        return ParquetWriter(self._pending(context), context)
 
     @property
     def place(self) -> Path:
@@ -46,11 +49,14 @@ class ParquetFiles(Sink):
         """Move the files to the top and name them in the epoch's manifest."""
         folder, manifest = Path(self.path), self._manifest(context)
         names = [name for message in messages for name in message]
+        self._sweep_once(context, names)
         if names and not manifest.exists():
+            # Written down first: whoever repeats the epoch finds what a commit that crashed has moved.
+            _create(self._intents(context) / f"{uuid.uuid4().hex}.json", {"files": names})
             for name in names:
-                _move(folder / "_pending" / name, folder / name)
+                _move(self._pending(context) / name, folder / name)
             _create(manifest, {"files": names, "committed_ns": time.time_ns()})
-        self._sweep(context, manifest)
+        self._sweep(context, names)
 
     def read(self) -> pl.DataFrame:
         """All committed rows, in the order of runs and epochs."""
@@ -68,20 +74,42 @@ class ParquetFiles(Sink):
         # By run and sink: a new run begins at epoch 0 again, and must not be taken for a repetition.
         return Path(self.path, "_committed", file_name(context.app_id), f"{context.epoch:012d}.json")
 
-    def _sweep(self, context: SinkContext, manifest: Path) -> None:
-        """Remove what other attempts at this epoch left; only what the manifest names stays."""
-        kept = set(json.loads(manifest.read_bytes())["files"]) if manifest.exists() else set()
+    def _pending(self, context: SinkContext) -> Path:
+        return Path(self.path, "_pending", file_name(context.app_id), f"{context.epoch:012d}")
+
+    def _intents(self, context: SinkContext) -> Path:
+        return Path(self.path, "_intents", file_name(context.app_id), f"{context.epoch:012d}")
+
+    def _sweep(self, context: SinkContext, names: Sequence[str]) -> None:
+        """Remove what other attempts at this epoch left; only what the manifest names stays.
+
+        Looks into the folders of this epoch alone: a table may hold any number of files.
+        """
+        intents = list(_entries(self._intents(context)))
+        moved = {name for intent in intents for name in _named_by(intent)} | set(names)
+        for name in moved - set(_named_by(self._manifest(context))):
+            Path(self.path, name).unlink(missing_ok=True)
+        for folder in (self._intents(context), self._pending(context)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _sweep_once(self, context: SinkContext, names: Sequence[str]) -> None:
+        """Remove what a release without intents left of this epoch, at the first commit of a run."""
+        intents = self._intents(context).parent
+        if intents.exists():
+            return
+        kept = {*_named_by(self._manifest(context)), *names}
         for place in (Path(self.path), Path(self.path, "_pending")):
             for leftover in place.glob(f"{_prefix(context)}*.parquet"):
                 if leftover.name not in kept:
                     leftover.unlink(missing_ok=True)
+        intents.mkdir(parents=True, exist_ok=True)
 
 
 class ParquetWriter(SinkWriter):
     """Collects rows into few pending files per task."""
 
     def __init__(self, folder: Path, context: SinkContext) -> None:
-        self._folder = folder / "_pending"
+        self._folder = folder
         self._context = context
         self._held: list[pl.DataFrame] = []
         self._held_bytes = 0
@@ -141,6 +169,21 @@ def committed_files(path: str | os.PathLike[str]) -> list[str]:
 
 def _prefix(context: SinkContext) -> str:
     return f"{file_name(context.app_id)}-{context.epoch:012d}-"
+
+
+def _named_by(manifest: Path) -> list[str]:
+    """Return the files that a manifest names; none if there is no manifest."""
+    try:
+        found: list[str] = json.loads(manifest.read_bytes())["files"]
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """The files in a folder that may not be there, but for those that are being written."""
+    with suppress(FileNotFoundError):
+        yield from folder.glob("[!.]*")
 
 
 def _move(pending: Path, final: Path) -> None:
