@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -18,13 +19,15 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
+from penstock.connect import delta
 from penstock.connect.collect import Collect
 from penstock.connect.console import Console
 from penstock.connect.delta import Delta
 from penstock.connect.json_lines import JsonLines
 from penstock.connect.parquet import ParquetFiles
 from penstock.connect.sink import Sink, SinkContext, file_name
-from penstock.errors import BadArgument, SinkUnavailable
+from penstock.control.restarting import kind_of
+from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
 from penstock.topology.schema import Schema
@@ -189,11 +192,72 @@ def test_delta_table_grows_with_the_stream(tmp_path: Path) -> None:
 def test_delta_refuses_a_column_of_another_type(tmp_path: Path) -> None:
     sink = Delta(tmp_path / "table")
     _commit(sink, _context(tmp_path, 0, SCHEMA), rows(0, 1))
-    with pytest.raises(SinkUnavailable) as caught:
+    with pytest.raises(SinkRefused) as caught:
         _commit(sink, _context(tmp_path, 1, Schema.of({"key": int})), pl.DataFrame({"key": [1]}))
     assert caught.value.parameters["sink"] == "out"
-    assert "'key'" in caught.value.parameters["what"]
+    assert caught.value.parameters["what"] == "column 'key' is string in the table and long now"
     assert pl.read_delta(sink.path).height == 1
+    assert kind_of(caught.value) == "final", "no waiting mends it"
+
+
+def test_delta_refuses_a_table_with_other_partitions_and_waits_for_one_that_is_away(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table")
+    _commit(sink, _context(tmp_path, 0, SCHEMA), rows(0, 1))
+    with pytest.raises(SinkRefused, match="partitioned by"):
+        _commit(Delta(tmp_path / "table", partition_by=["key"]), _context(tmp_path, 1, SCHEMA), rows(1, 1))
+    (tmp_path / "a-file").write_bytes(b"")
+    with pytest.raises((SinkUnavailable, OSError)) as caught:
+        Delta(tmp_path / "a-file" / "table").commit(_context(tmp_path, 0, SCHEMA), [])
+    assert not isinstance(caught.value, SinkRefused)
+
+
+def test_delta_is_compacted_whichever_epochs_have_written(tmp_path: Path) -> None:
+    """Only every tenth epoch has rows, as with dead letters: never the one whose number is due."""
+    sink = Delta(tmp_path / "table", compact_every=5)
+    for epoch in range(0, 400, 10):
+        _commit(sink, _context(tmp_path, epoch, SCHEMA), rows(epoch, 1))
+    assert len(DeltaTable(sink.path).file_uris()) <= 5
+    assert pl.read_delta(sink.path).height == 40
+
+
+def test_delta_merges_what_several_tasks_and_runs_have_written(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table", compact_every=8)
+    for run in ("one", "two", "three"):
+        for epoch in range(3):
+            frames = [rows(epoch * 3 + i, 1) for i in range(3)]
+            _commit(sink, SinkContext("out", epoch, run, "0", tmp_path / "run", SCHEMA), *frames)
+            assert len(DeltaTable(sink.path).file_uris()) <= 8 + 3
+    assert pl.read_delta(sink.path).height == 27
+
+
+def test_delta_with_many_partitions_is_not_compacted_by_every_epoch(tmp_path: Path) -> None:
+    sink = Delta(tmp_path / "table", partition_by=["key"], compact_every=5)
+    for epoch in range(8):
+        _commit(sink, _context(tmp_path, epoch, SCHEMA), rows(0, 9))
+    merges = [entry for entry in DeltaTable(sink.path).history() if entry["operation"] == "OPTIMIZE"]
+    assert 1 <= len(merges) <= 8
+    assert len(DeltaTable(sink.path).file_uris()) <= 9 + 2 * 9
+    _commit(sink, _context(tmp_path, 9, SCHEMA), *[rows(100 + i, 1) for i in range(20)])
+    assert len(merges) == len(
+        [entry for entry in DeltaTable(sink.path).history() if entry["operation"] == "OPTIMIZE"]
+    ), "files of different partitions cannot be merged"
+
+
+def test_delta_does_not_merge_large_files_again_with_every_small_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "_TIERS_BYTES", (2_000, 20_000, 200_000))
+    sink, written = Delta(tmp_path / "table", compact_every=4), 0
+    for epoch in range(120):
+        _commit(sink, _context(tmp_path, epoch, SCHEMA), rows(epoch * 10, 10))
+    for operation in DeltaTable(sink.path).history():
+        if operation["operation"] == "OPTIMIZE":
+            written += json.loads(operation["operationMetrics"]["filesAdded"])["totalSize"]
+    size = sum(
+        Path(path.removeprefix("file://")).stat().st_size for path in DeltaTable(sink.path).file_uris()
+    )
+    assert len(DeltaTable(sink.path).file_uris()) <= 3 * 4 + 2
+    assert written < 40 * size
 
 
 def test_delta_keeps_the_number_of_files_bounded(tmp_path: Path) -> None:

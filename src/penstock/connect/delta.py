@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from penstock.connect.sink import Sink, SinkContext, SinkWriter, fresh_name, shown_path
-from penstock.errors import BadArgument, SinkUnavailable
+from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("penstock.connect.delta")
 _FILE_BYTES = 128 << 20  # a writer begins another file after this much in memory
-_COMPACT_TO_BYTES = 128 << 20
+_TIERS_BYTES = (1 << 20, 12 << 20, 128 << 20)
+"""Small files are merged into files of the next of these sizes: a row is rewritten about once for each."""
 _ATTEMPTS = 10
 # Opening a table reads every commit since the last checkpoint, about a millisecond each.
 _TABLE_SETTINGS = {"delta.checkpointInterval": "10"}
@@ -37,10 +38,11 @@ _PARTITION_TYPES = frozenset({"string", "bool", "date", "int8", "int16", "int32"
 class Delta(Sink):
     """Append rows to the Delta table at ``path``, each epoch exactly once.
 
-    The table is created by the first epoch and gains columns when the stream does. Every
-    ``compact_every`` epochs small files are merged and files that no version needs for a week are
-    deleted (0: never). What Delta cannot hold is widened: unsigned integers to the next signed type
-    (uint64 to decimal), time to nanoseconds and duration to microseconds as int64.
+    The table is created by the first epoch and gains columns when the stream does. As soon as
+    ``compact_every`` small files lie in it they are merged, and files that no version needs for a week
+    are deleted (0: never). A table whose columns have other types is refused, which ends the run. What
+    Delta cannot hold is widened: unsigned integers to the next signed type (uint64 to decimal), time to
+    nanoseconds and duration to microseconds as int64.
     """
 
     path: str
@@ -55,7 +57,7 @@ class Delta(Sink):
             allowed = "a path on a local or mounted file system"
             raise BadArgument(where="Delta", what="path", got=repr(text), allowed=allowed)
         if compact_every < 0:
-            allowed = "a number of epochs, 0 for never"
+            allowed = "a number of files, 0 for never"
             raise BadArgument(where="Delta", what="compact_every", got=repr(compact_every), allowed=allowed)
         columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
         object.__setattr__(self, "path", str(Path(text).absolute()))
@@ -75,20 +77,38 @@ class Delta(Sink):
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
         """Name the writers' files in one transaction, unless the table already has this epoch."""
         files = [file for message in messages for file in message]
-        due = self.compact_every and (context.epoch + 1) % self.compact_every == 0
-        if self._append(context, files) and due:
-            self.compact()
+        if self._append(context, files) and self.compact_every:
+            self._compact_if_due()
 
     def compact(self) -> None:
         """Merge small files and delete what no version of the last week needs. Changes no row."""
+        self._compact_to(_TIERS_BYTES[-1])
+
+    def _compact_if_due(self) -> None:
+        """Merge small files if the table holds many, whichever epochs or runs have written them."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            files = _files(_open(self.path))
+        except (DeltaError, OSError) as error:
+            _LOG.warning("compaction of %s was put off: %s", self.path, error)
+            return
+        for target in _TIERS_BYTES:
+            # Larger ones are not worth another pass: two of them do not fit into one.
+            small = files.filter(files["bytes"] <= target // 2)["folder"]
+            if small.len() - small.n_unique() + 1 >= self.compact_every:  # each partition keeps one
+                self._compact_to(target)
+                return
+
+    def _compact_to(self, target: int) -> None:
         from deltalake.exceptions import DeltaError
 
         try:
             table = _open(self.path)
-            table.optimize.compact(target_size=_COMPACT_TO_BYTES, max_concurrent_tasks=1)
+            table.optimize.compact(target_size=target, max_concurrent_tasks=1)
             table.vacuum(dry_run=False, full=True)
-        except DeltaError as error:
-            # Another writer may win; the epoch is committed in any case and the next round tries again.
+        except (DeltaError, OSError) as error:
+            # Another writer may win; the epoch is committed in any case and the next one tries again.
             _LOG.warning("compaction of %s was put off: %s", self.path, error)
 
     def newest_epoch(self, context: SinkContext) -> int | None:
@@ -111,7 +131,7 @@ class Delta(Sink):
     def _append(self, context: SinkContext, files: Sequence[Mapping[str, Any]]) -> bool:
         """Commit against the newest version until it succeeds or turns out to be done already."""
         from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError
+        from deltalake.exceptions import CommitFailedError, DeltaError, DeltaProtocolError
         from deltalake.transaction import AddAction
 
         adds: list[Any] = [
@@ -131,6 +151,12 @@ class Delta(Sink):
                 # Raised for the same application transaction, or other losses of a race: look again.
                 if attempt == _ATTEMPTS - 1:
                     raise self._unavailable(context, f"the commit kept failing ({error})") from error
+            except DeltaProtocolError as error:
+                raise self._refused(
+                    context, f"the table needs what this writer cannot do ({error})"
+                ) from error
+            except (DeltaError, OSError) as error:
+                raise self._unavailable(context, f"cannot be written ({error})") from error
         raise AssertionError("unreachable")
 
     def _table(self, context: SinkContext) -> DeltaTable:
@@ -164,12 +190,12 @@ class Delta(Sink):
         known = {field.name: field for field in table.schema().fields}
         for field in fields:
             if field.name in known and known[field.name].type != field.type:
-                what = f"column '{field.name}' is {known[field.name].type} in the table and {field.type} now"
-                raise self._unavailable(context, what)
+                before, now = _type_words(known[field.name].type), _type_words(field.type)
+                raise self._refused(context, f"column '{field.name}' is {before} in the table and {now} now")
         by = tuple(table.metadata().partition_columns)
         if by != self.partition_by:
             what = f"the table is partitioned by {list(by)}, the sink by {list(self.partition_by)}"
-            raise self._unavailable(context, what)
+            raise self._refused(context, what)
         return [field for field in fields if field.name not in known]
 
     def _check_partitions(self, context: SinkContext) -> None:
@@ -180,8 +206,13 @@ class Delta(Sink):
                 what = f"partition column '{name}'"
                 raise BadArgument(where=f"sink '{context.sink}'", what=what, got=kind, allowed=allowed)
 
+    def _refused(self, context: SinkContext, what: str) -> SinkRefused:
+        """Return the error for what no waiting mends."""
+        step = "write to another path, or make the columns fit in the node before the sink, and run again"
+        return SinkRefused(sink=context.sink, what=what, where=self.path, next_step=step)
+
     def _unavailable(self, context: SinkContext, what: str) -> SinkUnavailable:
-        step = "write to another path, or make the columns fit in the node before the sink"
+        step = "the epoch is repeated for as long as the run has patience; look at the table and its disk"
         return SinkUnavailable(sink=context.sink, what=what, where=self.path, next_step=step)
 
 
@@ -249,6 +280,19 @@ def _open(path: str) -> DeltaTable:
     from deltalake import DeltaTable
 
     return DeltaTable(path)
+
+
+def _files(table: DeltaTable) -> pl.DataFrame:
+    """Return the sizes of the files that the table is made of now, and the folders of their partitions."""
+    import polars as pl
+
+    actions = pl.DataFrame(table.get_add_actions())
+    folder = pl.col("path").str.replace(r"/?[^/]*$", "")
+    return actions.select(folder.alias("folder"), pl.col("size_bytes").alias("bytes"))
+
+
+def _type_words(kind: Any) -> str:
+    return str(getattr(kind, "type", kind))
 
 
 def _delta_schema(fields: Sequence[Any]) -> Any:
