@@ -11,6 +11,7 @@ import penstock as ps
 from penstock.control.linking import link_tree
 from penstock.control.rescale_swap import declare_ready, finish_rescale, workplace
 from penstock.control.run_directory import RunDirectory
+from penstock.testing.chaos.dying import dying
 
 
 def prepare(path: Path) -> RunDirectory:
@@ -34,17 +35,34 @@ def test_before_it_is_ready_it_is_forgotten(tmp_path: Path) -> None:
     assert not is_new(run)
 
 
-@pytest.mark.parametrize("died_after", range(4))
-def test_once_it_is_ready_it_is_finished(tmp_path: Path, died_after: int) -> None:
+WRITES = 40
+"""More changes to files than finishing makes."""
+
+
+@pytest.mark.parametrize("died_at", range(WRITES))
+def test_once_it_is_ready_it_is_finished_whenever_the_process_dies(tmp_path: Path, died_at: int) -> None:
     run = prepare(tmp_path)
     declare_ready(run, hops=1, partitions=5)
-    steps = [
-        lambda: run.checkpoint.rename(workplace(run) / "before"),
-        lambda: (workplace(run) / "checkpoint").rename(run.checkpoint),
-        lambda: run.write_fabric(hops=1, partitions=5),
-    ]
-    for step in steps[:died_after]:
-        step()
+    with dying(tmp_path, at_write=died_at):
+        finish_rescale(run)
     for _ in range(2):
         finish_rescale(run)
         assert is_new(run)
+
+
+def test_finishing_makes_fewer_changes_than_the_deaths_that_are_tried(tmp_path: Path) -> None:
+    run, done = prepare(tmp_path), False
+    declare_ready(run, hops=1, partitions=5)
+    with dying(tmp_path, at_write=WRITES - 1):
+        finish_rescale(run)
+        done = True
+    assert done
+
+
+@pytest.mark.parametrize("died_at", range(0, WRITES, 3))
+def test_a_death_while_it_is_forgotten_leaves_the_run_as_it_was(tmp_path: Path, died_at: int) -> None:
+    run = prepare(tmp_path)
+    with dying(tmp_path, at_write=died_at):
+        finish_rescale(run)
+    finish_rescale(run)
+    assert not is_new(run)

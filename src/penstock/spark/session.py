@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -138,10 +139,11 @@ def open_session(
 
 
 def _hang_up_quietly(context: SparkContext) -> None:
-    """Let the thread that hears the JVM's counters end without a traceback when the JVM has died.
+    """Keep tracebacks off the terminal when the JVM has died: the runner reports it in a sentence.
 
-    Who runs the query tells of it, in words for people.
+    The thread that receives the JVM's counters loses its connection; py4j logs each call without an answer.
     """
+    logging.getLogger().addFilter(_is_news)
     server: Any = context._accumulatorServer
     usual = type(server).handle_error
 
@@ -150,6 +152,13 @@ def _hang_up_quietly(context: SparkContext) -> None:
             usual(server, request, client_address)
 
     server.handle_error = handle_error
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Return whether a record of the root logger is anything but py4j's word of a call without an answer."""
+    failure = record.exc_info[1] if record.exc_info else None
+    is_py4j = record.module in ("java_gateway", "clientserver")
+    return not (is_py4j and isinstance(failure, Py4JError | OSError))
 
 
 def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
