@@ -141,10 +141,10 @@ MUTATIONS = (
     ),
     Mutation(
         "a sink's rows are written in the order of their arrival",
-        "spark/outlet.py",
-        'return sorted(rows, key=lambda row: (row["node"], row["source"], row["sequence"]))',
-        "return rows",
-        Tests(("tests/spark/test_outlet.py",)),
+        "spark/frame_order.py",
+        "for i in order.to_numpy().tolist():",
+        "for i in range(len(owner)):",
+        Tests(("tests/spark/test_frame_order.py",)),
     ),
     Mutation(
         "the checkpoint's logs keep one epoch",

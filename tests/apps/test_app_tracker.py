@@ -167,7 +167,7 @@ def test_an_engine_that_is_not_there_is_refused_with_the_reason(
     with pytest.raises(BadArgument, match="nfstream"):
         app_tracker.topology(tmp_path, engine="ndpi")
     app_tracker.topology(tmp_path)
-    assert "recognised by built-in (nfstream" in capsys.readouterr().err
+    assert "recognised by built-in ([NDPI_UNUSABLE]" in capsys.readouterr().err
     dpi.engine.cache_clear()
 
 

@@ -144,7 +144,7 @@ def test_nothing_of_sessions_that_are_over_is_kept(tmp_path: Path) -> None:
     most = 0
     for _ in range(len(pages) - 1):
         reference.step(engine.Epoch(1))
-        held = [held.state for (node, _), held in reference._held.items() if node == "patterns"]
+        held = [held.state for (_, node, _), held in reference._held.items() if node == "patterns"]
         sizes = [sum(len(state[name]) for state in held) for name in ("waiting", "users", "pages")]
         most = max(most, sizes[2])
     assert most >= 15, "pages of a session that goes on are known"

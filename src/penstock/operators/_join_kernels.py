@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.frames._jit import Column, kernel, step
+from penstock.frames._jit import Column, bounded, kernel, step
 
 USED, UNTIDY, LOOKED = range(3)
 _SHIFTED = 64
@@ -26,6 +26,12 @@ def room_for(size: Any) -> Any:
     return room
 
 
+# A row makes its key's list untidy once at most. A list that has no room where it is ends the loop.
+@bounded(
+    "first + len(keys) <= len(times) and keys.max(initial=-1) < len(heads)",
+    "len(untidy) == len(sorted_sizes) >= len(keys)",
+    "len(counters) > LOOKED and counters[USED] <= len(arena)",
+)
 @kernel
 def enter(
     keys: Column, start: int, first: int, times: Column, heads: Column, arena: Column, untidy: Column,
@@ -79,6 +85,11 @@ def enter(
     return done
 
 
+# Every untidy list has rows of its own in the arena, behind the number that `enter` keeps of them.
+@bounded(
+    "len(untidy) == len(sorted_sizes) <= len(arena)",
+    "untidy.max(initial=-1) < len(heads)",
+)
 @kernel
 def tidy(untidy: Column, sorted_sizes: Column, times: Column, heads: Column, arena: Column) -> int:
     """Sort what was put at the end of lists into them; return how many rows had to be moved."""
@@ -127,6 +138,10 @@ def after(times: Any, arena: Any, begin: Any, end: Any, bound: Any) -> Any:
     return low, looked
 
 
+@bounded(
+    "len(begins) == len(counts) == len(keys) == len(moments)",
+    "keys.max(initial=-1) < len(heads)",
+)
 @kernel
 def find(
     keys: Column, moments: Column, heads: Column, arena: Column, times: Column, within: int, begins: Column,
@@ -158,6 +173,7 @@ def find(
     return total
 
 
+@bounded("len(mine) == len(theirs) and len(begins) == len(counts)")
 @kernel
 def fill(
     begins: Column, counts: Column, arena: Column, row: int, nth: int, mine: Column, theirs: Column
@@ -174,6 +190,8 @@ def fill(
         nth = 0
 
 
+# A list of n rows takes one place and the next power of two, at most 2 n; a list of one row is tried in two.
+@bounded("len(out) >= 2 * kept.sum() + 2", "heads.ndim == 1")
 @kernel
 def keep(kept: Column, heads: Column, arena: Column, out: Column) -> int:
     """Write the lists without rows that are not kept, and number the others anew in their order."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.frames._jit import Column, kernel
+from penstock.frames._jit import Column, bounded, kernel
 
 NOTHING = -1
 
 
+@bounded("len(firsts) == len(ends) <= len(starts)")
 @kernel
 def batches(firsts: Column, ends: Column, starts: Column) -> int:
     """Cut ranges into batches that share a row or a border; return how many, with their starts in `starts`.
@@ -21,6 +22,13 @@ def batches(firsts: Column, ends: Column, starts: Column) -> int:
     return count
 
 
+# The tape has the core of each batch, and the rows that its firsts and its ends span. Firsts and ends ascend
+# over all batches, so these spans add up to less than those of all ranges.
+@bounded(
+    "len(lefts) == len(rights) == len(firsts) == len(ends) and len(cores) == len(starts)",
+    "len(rows) == len(ranks) >= len(starts)",
+    "not len(firsts) or len(rows) - len(starts) >= firsts[-1] - firsts[0] + ends[-1] - ends[0]",
+)
 @kernel
 def lay_out(
     firsts: Column, ends: Column, starts: Column, cores: Column, rows: Column, ranks: Column, lefts: Column,
