@@ -139,7 +139,11 @@ NO_LINK_TYPE = struct.pack("<III", 1, 12, 12)
 STRAY = m.enhanced(b"stray", 1, number=9)
 
 
-@pytest.mark.parametrize("damage", [UNREADABLE_SECTION, NO_LINK_TYPE, STRAY, UNREADABLE_SECTION + STRAY])
+@pytest.mark.parametrize(
+    "damage",
+    [UNREADABLE_SECTION, NO_LINK_TYPE, STRAY, UNREADABLE_SECTION + STRAY],
+    ids=["section", "interface", "packet", "section and packet"],
+)
 @pytest.mark.parametrize("count", [MOST_FAULTS - 2, 3 * MOST_FAULTS])
 def test_any_number_of_damaged_blocks_is_reported(damage: bytes, count: int) -> None:
     whole = m.section() + m.interface() + m.enhanced(b"first", 1)

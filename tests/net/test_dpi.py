@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -25,15 +26,7 @@ from penstock.net.synth.quic import protected
 TCP, UDP = 6, 17
 
 
-def _has_ndpi() -> bool:
-    try:
-        engine("ndpi")
-    except NdpiUnusable:
-        return False
-    return True
-
-
-NEEDS_NDPI = pytest.mark.skipif(not _has_ndpi(), reason="nfstream is not here (extra dpi)")
+NEEDS_NDPI = pytest.mark.skipif(find_spec("_lib_engine") is None, reason="nfstream is not here (extra dpi)")
 BOTH = pytest.mark.parametrize("choice", [pytest.param("ndpi", marks=NEEDS_NDPI), "builtin"])
 
 
