@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.net.synth import Traffic, write
 from penstock.net.synth.quic import client_initial
+from tests.fuzz.heavy import tcp_holes
 from tests.net import gprs_making as g
 from tests.net import hellos as h
 from tests.net import making as m
@@ -47,6 +48,7 @@ def seeds() -> list[bytes]:
         m.pcap([quic]),
         m.pcap(_fragments()),
         m.pcap(_stream()),
+        m.pcap(tcp_holes(20), step_s=0),
         m.pcap(_control()),
         m.pcap(_gb()),
         *_generated(),

@@ -19,8 +19,8 @@ _BLOCK = 64
 
 
 @bounded(
-    "all(len(part) == len(out) == len(check) for part in (a_high, a_low, a_port, b_high, b_low, b_port))",
-    "len(protocol) == len(vlan) == len(tunnel) == len(out)",
+    "len(a_high) == len(a_low) == len(a_port) == len(b_high) == len(b_low) == len(b_port) == len(out)",
+    "len(protocol) == len(vlan) == len(tunnel) == len(check) == len(out)",
 )
 @kernel
 def fingerprint(
