@@ -67,7 +67,26 @@ def from_spark(batch: pa.RecordBatch, schema: Schema) -> pl.DataFrame:
     frame = cast(pl.DataFrame, pl.from_arrow(batch))
     wanted = to_polars(schema)
     known = [name for name in frame.columns if name in wanted]
-    return conform(frame.with_columns(frame[name].cast(wanted[name]) for name in known), schema)
+    return conform(frame.with_columns(_fitting(frame[name], wanted[name]) for name in known), schema)
+
+
+def _fitting(column: pl.Series, wanted: pl.DataType) -> pl.Series:
+    """Return the column in the wanted type; raises ValueError for numbers that are others there."""
+    if column.dtype == wanted:
+        return column
+    try:
+        found = column.cast(wanted)
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"column '{column.name}' has values that {wanted} does not hold: {error}") from error
+    if column.dtype.is_numeric() and wanted.is_numeric():
+        if column.dtype.is_float() and wanted.is_float():  # rounded as its type says, but not to infinity
+            changed = found.is_infinite() & column.is_finite()
+        else:
+            changed = found.cast(column.dtype, strict=False).ne_missing(column)
+        if changed.any():
+            got = column.filter(changed)[0]
+            raise ValueError(f"column '{column.name}' has the value {got}, which {wanted} does not hold")
+    return found
 
 
 def _plain(column: pa.ChunkedArray, kind: str) -> pa.ChunkedArray:
