@@ -119,6 +119,8 @@ class _Nowhere:
 
     def to(self, output: str, rows: pl.DataFrame) -> None: ...
 
+    def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None: ...
+
 
 def test_what_comes_behind_the_punctuation_goes_to_the_output_late() -> None:
     event = pl.DataFrame({"time": [minute(1)], "msisdn": [ANN]})

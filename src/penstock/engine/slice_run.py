@@ -47,6 +47,8 @@ class Emitter:
         self._node = node
         self._program = program
         self.made: list[tuple[str, pl.DataFrame]] = []
+        self.rejected: list[tuple[pl.DataFrame, pl.Series]] = []
+        """Rows that were put aside, and why; dead letters once the epoch's work is done."""
 
     def __call__(self, rows: pl.DataFrame) -> None:
         self.to("out", rows)
@@ -62,6 +64,9 @@ class Emitter:
                 node=self._node.name, site=str(self._node.site), output=output, got="rows", expected=known
             )
         self.made.append((output, emitted(self._node, output, rows, schema)))
+
+    def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None:
+        self.rejected.append((rows, reasons))
 
 
 @dataclass(slots=True)
@@ -131,6 +136,8 @@ class SliceRun:
                 self._take_with_care(held, input_, batch, emit)
         if punctuation is not None:
             self._punctuate(held, punctuation, emit)
+        for rows, reasons in emit.rejected:
+            self.boundary.put_aside(self.node, rows, reasons)
         return held, emit.made
 
     def _take(self, held: Held, input_: str, batch: pl.DataFrame, emit: Emitter) -> None:
@@ -149,6 +156,7 @@ class SliceRun:
                 held.state = before
                 raise
             emit.made += trial.made
+            emit.rejected += trial.rejected
 
         self.boundary.run(self.node, batch, work)
 

@@ -158,6 +158,8 @@ class _Kept:
 
     def to(self, output: str, rows: pl.DataFrame) -> None: ...
 
+    def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None: ...
+
     def columns(self, output: str = "out") -> Any:
         from penstock.topology.schema import Schema
 

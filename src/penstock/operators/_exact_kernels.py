@@ -24,6 +24,7 @@ _UNIT = 1074
 _UNIT_LIMBS, _UNIT_BITS = divmod(_UNIT, 32)
 _MASK = np.int64(0xFFFFFFFF)
 _MANTISSA = np.int64((1 << 52) - 1)
+_UNIT_SHIFT, _WORD_HALF, _WORD_MASK = np.uint64(_UNIT_BITS), np.uint64(32), np.uint64(0xFFFFFFFF)
 _LEAD = np.int64(1 << 52)
 _SPLIT = 134_217_729.0  # 2**27 + 1: cuts a float into halves whose products are exact
 
@@ -140,6 +141,58 @@ def sum_squares(values: Column, offsets: Column, start: int, out: Column, ends: 
         for i in range(offsets[group], offsets[group + 1]):
             odd = both(odd, put_square(acc, values[i]))
         at = pack(acc, odd, out, at)
+        ends[group + 1] = at
+    return len(offsets) - 1
+
+
+@step
+def put_word(acc: Any, word: Any, limb: Any, sign: Any) -> Any:
+    """Add or take away 64 bits, the lowest of which counts 2**(32 * limb)."""
+    low, high = (word & _WORD_MASK) << _UNIT_SHIFT, (word >> _WORD_HALF) << _UNIT_SHIFT
+    at = _UNIT_LIMBS + limb
+    acc[at] += sign * np.int64(low & _WORD_MASK)
+    acc[at + 1] += sign * np.int64((low >> _WORD_HALF) + (high & _WORD_MASK))
+    acc[at + 2] += sign * np.int64(high >> _WORD_HALF)
+    return 0
+
+
+@step
+def magnitude(value: Any) -> Any:
+    """The size of an integer of 64 bits, also of the least one, which has no positive counterpart."""
+    return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
+
+
+@bounded("start < len(offsets) == len(ends) and offsets[-1] <= len(values)")
+@kernel
+def sum_integers(values: Column, offsets: Column, start: int, out: Column, ends: Column) -> int:
+    """Sum the integers of each group from ``start`` on, as far as there is room."""
+    acc, at = np.zeros(LIMBS, np.int64), ends[start]
+    for group in range(start, len(offsets) - 1):
+        if at + MOST > len(out):
+            return group
+        for i in range(offsets[group], offsets[group + 1]):
+            put_word(acc, magnitude(values[i]), 0, -1 if values[i] < 0 else 1)
+        at = pack(acc, 0, out, at)
+        ends[group + 1] = at
+    return len(offsets) - 1
+
+
+@bounded("start < len(offsets) == len(ends) and offsets[-1] <= len(values)")
+@kernel
+def sum_integer_squares(values: Column, offsets: Column, start: int, out: Column, ends: Column) -> int:
+    """Sum the squares of the integers of each group from ``start`` on, as far as there is room."""
+    acc, at = np.zeros(LIMBS, np.int64), ends[start]
+    for group in range(start, len(offsets) - 1):
+        if at + MOST > len(out):
+            return group
+        for i in range(offsets[group], offsets[group + 1]):
+            size = magnitude(values[i])
+            low, high = size & _WORD_MASK, size >> _WORD_HALF
+            put_word(acc, low * low, 0, 1)
+            put_word(acc, low * high, 1, 1)
+            put_word(acc, low * high, 1, 1)
+            put_word(acc, high * high, 2, 1)
+        at = pack(acc, 0, out, at)
         ends[group + 1] = at
     return len(offsets) - 1
 

@@ -14,7 +14,7 @@ from penstock.errors import BadArgument
 from penstock.operators.aggregates import Aggregate
 from penstock.operators.event_time import LATE, NEVER, as_us, columns_of, times
 from penstock.operators.operator import Emit, Operator
-from penstock.operators.partials import EVENTS, START, Combine, Figures
+from penstock.operators.partials import EVENTS, START, Combine, Figures, emit_figures
 from penstock.operators.sliding import closed_windows
 from penstock.operators.timed_rows import TimedRows
 from penstock.operators.windows import CountWindow, TimeWindow
@@ -50,6 +50,7 @@ class TimeAggregate(Operator):
             made = self._counted(made, state, emit)
         if not made.height:
             emit(self.combine.finish(made, times(made, START)))
+        self._adopt(state, made.columns)
         state.append(made)
         if len(state) > 2 * max(state.settled, _WORTHWHILE):
             state.replace(self.combine.merge(state.frame()))
@@ -60,8 +61,9 @@ class TimeAggregate(Operator):
         closed, closed_before = window.last_closed(state.clock), window.last_closed(before)
         if closed == closed_before or not (state.times < closed + window.length_us).any():
             return
-        for made in self._figures(state.before(closed + window.length_us), closed_before, closed):
-            emit(made)
+        rows = self.combine.figures.adopted(state.before(closed + window.length_us), self.combine.time)
+        for made in self._figures(rows, closed_before, closed):
+            emit_figures(made, emit)
         state.drop_before(closed + window.every_us)
 
     def _figures(self, rows: pl.DataFrame, before: int, closed: int) -> Iterator[pl.DataFrame]:
@@ -79,6 +81,11 @@ class TimeAggregate(Operator):
     def late_events(self, output: str, rows: pl.DataFrame) -> int:
         is_counted = output == LATE and self.late == "counted"
         return int(rows[EVENTS].sum()) if is_counted else super().late_events(output, rows)
+
+    def _adopt(self, state: TimedRows, columns: list[str]) -> None:
+        """Bring partials that an earlier release has kept to the columns of today."""
+        if state.is_known and state.columns != columns:
+            state.replace(self.combine.figures.adopted(state.frame(), self.combine.time).select(columns))
 
     def _in_time(self, batch: pl.DataFrame, state: TimedRows, emit: Emit) -> pl.DataFrame:
         """With ``late="kept"``, late events leave as they came."""

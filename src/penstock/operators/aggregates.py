@@ -47,6 +47,17 @@ class Aggregate(ABC):
         """What takes its place for a column of floats, so that their order does not show."""
         return self
 
+    def adopt(self, part: Parts) -> Parts:
+        """Return parts that states of earlier releases do not have, made from those that they have."""
+        return {}
+
+    def misfits(self, parts: pl.DataFrame) -> pl.Series | None:
+        """Return why rows of parts give no figure, null where they give one; None if all of them do.
+
+        Such a row becomes a dead letter. A sum that its column's type cannot hold is the case in point.
+        """
+        return None
+
     @abstractmethod
     def result(self, part: Parts) -> pl.Expr:
         """The figure."""
@@ -79,6 +90,35 @@ class Sum(_Plain):
 
     def one(self, values: pl.Expr) -> pl.Expr:
         return values.sum()
+
+    def parts(self, time: pl.Expr) -> Parts:
+        return {**super().parts(time), "high": pl.lit(0, pl.Int64)}
+
+    def merge(self, part: Parts) -> Parts:
+        return {**super().merge(part), "high": part["high"].sum()}
+
+    def settle(self, part: Parts) -> Parts:
+        return self.adopt(part)
+
+    def settle_merged(self, part: Parts) -> Parts:
+        from penstock.operators.integer_sums import settled_high
+
+        return {"high": settled_high(part["of"], part["high"])}
+
+    def adopt(self, part: Parts) -> Parts:
+        from penstock.operators.integer_sums import high_of
+
+        return {"high": high_of(part["of"])}
+
+    def result(self, part: Parts) -> pl.Expr:
+        from penstock.operators.integer_sums import fitting
+
+        return pl.when(fitting(part["of"], part["high"])).then(part["of"])
+
+    def misfits(self, parts: pl.DataFrame) -> pl.Series | None:
+        from penstock.operators.integer_sums import reasons
+
+        return reasons(self.column, parts["of"], parts["high"])
 
     def exact(self) -> Aggregate:
         from penstock.operators.exact import ExactSum
@@ -126,13 +166,31 @@ class Mean(Aggregate):
 
     def parts(self, time: pl.Expr) -> Parts:
         values = pl.col(self.column)
-        return {"sum": values.sum(), "count": values.count().cast(pl.Int64)}
+        count = values.count().cast(pl.Int64)
+        return {"sum": values.sum(), "count": count, "high": pl.lit(0, pl.Int64)}
 
     def merge(self, part: Parts) -> Parts:
-        return {"sum": part["sum"].sum(), "count": part["count"].sum()}
+        return {name: part[name].sum() for name in ("sum", "count", "high")}
+
+    def settle(self, part: Parts) -> Parts:
+        return self.adopt(part)
+
+    def settle_merged(self, part: Parts) -> Parts:
+        from penstock.operators.integer_sums import settled_high
+
+        return {"high": settled_high(part["sum"], part["high"])}
+
+    def adopt(self, part: Parts) -> Parts:
+        from penstock.operators.integer_sums import high_of
+
+        return {"high": high_of(part["sum"])}
 
     def result(self, part: Parts) -> pl.Expr:
-        return pl.when(part["count"] > 0).then(part["sum"] / part["count"])
+        from penstock.operators.integer_sums import as_floats, fitting
+
+        fits, large = fitting(part["sum"], part["high"]), as_floats(part["sum"], part["high"])
+        mean = pl.when(fits).then(part["sum"] / part["count"]).otherwise(large / part["count"])
+        return pl.when(part["count"] > 0).then(mean)
 
     def exact(self) -> Aggregate:
         from penstock.operators.exact import ExactMean
@@ -224,7 +282,11 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:
-    """The sum of a column. Integers are exact; floats are added up exactly and rounded once."""
+    """The sum of a column, which is exact: floats are rounded once.
+
+    A sum of integers or durations that its type cannot hold is not emitted: its window and group become a
+    dead letter that tells the sum.
+    """
     return Sum(column)
 
 

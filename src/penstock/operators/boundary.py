@@ -45,6 +45,11 @@ class Boundary:
         letter = {"node": node, "epoch": self.epoch, "position": position, "place": place}
         self.letters.append({**letter, "raw": raw, "reason": reason})
 
+    def put_aside(self, node: Node, rows: pl.DataFrame, reasons: pl.Series) -> None:
+        """Put rows aside that an operator rejected."""
+        for row, reason in zip(rows.iter_slices(1), reasons, strict=True):
+            self.reject(node.name, -1, str(node.site), _as_json(row), reason)
+
     def run(self, node: Node, batch: pl.DataFrame, work: Callable[[pl.DataFrame], T]) -> list[T]:
         """Do the work on the batch; where the node allows it, on the batch without bad records."""
         try:

@@ -13,7 +13,7 @@ import polars as pl
 
 from penstock.operators.event_time import LATE, as_us, in_order, without_late
 from penstock.operators.operator import Emit, Operator
-from penstock.operators.partials import END, START, Figures
+from penstock.operators.partials import END, START, Figures, emit_figures
 from penstock.operators.ranges import Ranges, merged_ranges
 from penstock.operators.timed_rows import TimedRows
 from penstock.operators.windows import CountWindow
@@ -57,8 +57,7 @@ class CountAggregate(Operator):
         sizes = rows[_SIZE].to_numpy()
         complete = np.maximum((sizes - self.window.length) // self.window.every + 1, 0)
         for made in self._windows(rows, complete):
-            if made.height:
-                emit(made)
+            emit_figures(made, emit)
         gone = np.zeros(len(state), np.bool_)
         gone[held[rows[_PLACE].to_numpy() < complete * self.window.every]] = True
         state.drop(gone)
@@ -83,7 +82,7 @@ class CountAggregate(Operator):
         rows, place = rows[order], rows[_PLACE].to_numpy()[order]
         begins = (place % self.window.every == 0) & (place // self.window.every < complete[order])
         firsts = np.flatnonzero(begins)
-        figures, keys = self.figures.on(rows.schema), rows.select(self.figures.by)
+        figures = self.figures.on(rows.schema)
         parts = self._parts(rows)
         for first, some in merged_ranges(
             parts, Ranges(firsts, firsts + self.window.length), figures, self.time
@@ -91,15 +90,17 @@ class CountAggregate(Operator):
             found = firsts[first : first + some.height]
             ends = [rows[self.time][found], rows[self.time][found + self.window.length - 1]]
             bounds = [ends[0].alias(START), ends[1].alias(END)]
-            made = some.select(figures.results(self.time)).with_columns(keys[found].get_columns())
+            keys = [rows[name][found] for name in self.figures.by]
+            made = figures.figured(some, self.time).with_columns(keys)
             yield made.with_columns(bounds).select(
                 *self.figures.by, START, END, pl.exclude(*self.figures.by, START, END)
             )
 
     def _parts(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the parts of each event by itself."""
-        figures = self.figures.on(rows.schema)
-        alone = self.figures.widened(rows).with_columns(pl.int_range(pl.len()).alias(_WINDOW))
+        wide = self.figures.widened(rows)
+        figures = self.figures.on(rows.schema).for_rows(wide)
+        alone = wide.with_columns(pl.int_range(pl.len()).alias(_WINDOW))
         made = alone.group_by(_WINDOW, maintain_order=True).agg(figures.parts(self.time)).drop(_WINDOW)
         return made.with_columns(figures.settled(self.time, merged=False))
 
@@ -116,7 +117,7 @@ class CountAggregate(Operator):
         )
         ends = [pl.col(self.time).min().alias(START), pl.col(self.time).max().alias(END)]
         keys = [*self.figures.by, _WINDOW]
-        figures = self.figures.on(rows.schema)
+        figures = self.figures.on(rows.schema).for_rows(spread)
         made = spread.group_by(keys, maintain_order=True).agg(*ends, *figures.parts(self.time))
         made = made.with_columns(figures.settled(self.time, merged=False))
-        return made.select(*figures.by, START, END, *figures.results(self.time))
+        return made.select(*figures.by, START, END).hstack(figures.figured(made, self.time))

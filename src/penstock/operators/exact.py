@@ -96,11 +96,13 @@ def nearest(sums: pl.Expr) -> pl.Expr:
 
 
 def _values(column: str) -> pl.Expr:
-    return pl.col(column).cast(pl.Float64).drop_nulls()
+    return pl.col(column).drop_nulls()
 
 
 def _packed(add: Callable[..., int], lists: pl.Series) -> pl.Series:
     """The sums, in as much room as they turn out to need."""
+    if add is not kernels.sum_packed:
+        lists, add = _added_up(lists, add)
     (values, offsets), groups = _lists(lists), len(lists)
     out, ends = np.empty(6 * groups + kernels.MOST, np.int64), np.zeros(groups + 1, np.int64)
     done = add(values, offsets, 0, out, ends)
@@ -109,6 +111,21 @@ def _packed(add: Callable[..., int], lists: pl.Series) -> pl.Series:
         done = add(values, offsets, done, out, ends)
     words = pa.Array.from_buffers(pa.int64(), int(ends[-1]), [None, pa.py_buffer(out)])
     return pl.Series(lists.name, pa.LargeListArray.from_arrays(pa.array(ends), words), dtype=_PACKED)
+
+
+def _added_up(lists: pl.Series, add: Callable[..., int]) -> tuple[pl.Series, Callable[..., int]]:
+    """Return lists of 64-bit numbers and the kernel for them: floats do not hold all integers."""
+    inner: Any = lists.dtype.inner  # type: ignore[attr-defined]
+    if not inner.is_integer():
+        return lists.cast(pl.List(pl.Float64)), add
+    wide = pl.UInt64() if inner == pl.UInt64 else pl.Int64()
+    return lists.cast(pl.List(wide)), _OF_INTEGERS[add]
+
+
+_OF_INTEGERS: dict[Callable[..., int], Callable[..., int]] = {
+    kernels.sum_floats: kernels.sum_integers,
+    kernels.sum_squares: kernels.sum_integer_squares,
+}
 
 
 def _nearest(sums: pl.Series) -> pl.Series:

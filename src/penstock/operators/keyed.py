@@ -81,14 +81,44 @@ class KeyedTable:
         return self._index.find(self._index.prepare(self._columns(keys)), self._rows)
 
     def count(self, name: str, rows: Numbers) -> None:
-        """Add 1 to a value for each occurrence of a row."""
+        """Add 1 to a value for each occurrence of a row. Raises OverflowError like ``add``."""
         from penstock.operators import _keyed_changes as changes
 
-        changes.count(self._values[name], self._checked(rows), *self._rows.marks)
+        values, numbers = self._values[name], self._checked(rows)
+        if values.dtype.kind not in "iu":
+            self.add(name, rows, np.ones((), values.dtype))
+            return
+        most = values.dtype.type(np.iinfo(values.dtype).max)
+        done = changes.count(values, numbers, most, *self._rows.marks)
+        if done < len(numbers):
+            raise self._overflow(name, int(numbers[done]), 1)
 
     def add(self, name: str, rows: Numbers, amounts: Any) -> None:
-        """Add amounts to a value; a row may occur many times."""
-        self._change("add", name, rows, amounts)
+        """Add amounts to a value; a row may occur many times.
+
+        Raises OverflowError, which names the key, instead of going beyond what the value's type holds.
+        """
+        from penstock.operators import _keyed_changes as changes
+
+        values, numbers = self._values[name], self._checked(rows)
+        given = self._given(name, numbers, amounts)
+        if values.dtype.kind in "iu" and values.dtype.itemsize < 8:
+            limits = np.iinfo(values.dtype)
+            columns: list[Any] = [values, numbers, given, int(limits.min), int(limits.max)]
+            done = changes.add_narrow(*[*columns, *self._rows.marks])
+        else:
+            ways = {"int64": changes.add_int64, "uint64": changes.add_uint64}
+            done = ways.get(str(values.dtype), changes.add)(values, numbers, given, *self._rows.marks)
+        if done < len(numbers):
+            raise self._overflow(name, int(numbers[done]), given[done])
+
+    def _overflow(self, name: str, row: int, amount: Any) -> OverflowError:
+        key = self.frame(np.array([row])).row(0, named=True)
+        told = ", ".join(f"{column} {key[column]!r}" for column in self._key)
+        return OverflowError(
+            f"value '{name}' of {told} is {self._values[name][row]}, and {amount} more do not fit "
+            f"{self._value[name]}; declare it as a wider type, or as float64"
+        )
 
     def maximum(self, name: str, rows: Numbers, amounts: Any) -> None:
         """Raise a value to the greatest of its amounts."""
@@ -210,15 +240,28 @@ class KeyedTable:
         return numbers
 
     def _change(self, how: str, name: str, rows: Numbers, amounts: Any) -> None:
-        from penstock.frames._jit import readonly
         from penstock.operators import _keyed_changes as changes
 
         values, numbers = self._values[name], self._checked(rows)
-        given = np.asarray(amounts)
+        getattr(changes, how)(values, numbers, self._given(name, numbers, amounts), *self._rows.marks)
+
+    def _given(self, name: str, numbers: Numbers, amounts: Any) -> npt.NDArray[Any]:
+        """Return an amount per row, of the value's type; raises OverflowError for one that does not fit."""
+        from penstock.frames._jit import readonly
+
+        wanted, given = self._values[name].dtype, np.asarray(amounts)
         if given.dtype.kind in "mM":
             given = given.astype(f"{given.dtype.kind}8[us]").view(np.int64)
-        given = np.broadcast_to(given.astype(values.dtype, casting="same_kind", copy=False), numbers.shape)
-        getattr(changes, how)(values, numbers, readonly(given), *self._rows.marks)
+        is_narrowed = (
+            wanted.kind in "iu" and given.dtype.kind in "iu" and not np.can_cast(given.dtype, wanted)
+        )
+        if is_narrowed and given.size:
+            limits, low, high = np.iinfo(wanted), int(given.min()), int(given.max())
+            if low < limits.min or high > limits.max:
+                got = low if low < limits.min else high
+                raise OverflowError(f"an amount for the value '{name}' is {got}: {wanted} does not hold it")
+        casting: Any = "unsafe" if is_narrowed else "same_kind"
+        return readonly(np.broadcast_to(given.astype(wanted, casting=casting, copy=False), numbers.shape))
 
     def _reserve(self, top: int, live: int) -> None:
         """Make room for rows up to `top` and for `live` keys."""

@@ -22,6 +22,9 @@ class Emit(Protocol):
     def to(self, output: str, rows: pl.DataFrame) -> None:
         """Emit rows on a named output."""
 
+    def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None:
+        """Put rows aside as dead letters, each with its reason."""
+
     def columns(self, output: str = "out") -> Schema:
         """The columns that an output has; none while the plan is finding them."""
 

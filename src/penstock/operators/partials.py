@@ -9,12 +9,16 @@ import numpy as np
 import polars as pl
 
 from penstock.errors import BadArgument
-from penstock.operators.aggregates import Aggregate, Parts
+from penstock.operators.aggregates import Aggregate, Mean, Parts
 from penstock.operators.event_time import NEVER, as_timestamps, times
 from penstock.operators.exact import EXACT
+from penstock.operators.integer_sums import WIDE, MeanOfDurations, may_exceed
+from penstock.operators.operator import Emit
 from penstock.operators.windows import TimeWindow
 
 START, END, EVENTS = "start", "end", "events"
+REASON = "window.reason"
+"""The column that says why a window has no figures; it is there if one has none."""
 _PLACED = "window.start"
 _FEW_PANES = 8
 
@@ -57,6 +61,36 @@ class Figures:
         return replace(
             self, aggregates=tuple((name, _suited(name, a, schema)) for name, a in self.aggregates)
         )
+
+    def for_rows(self, rows: pl.DataFrame) -> Figures:
+        """Return the same for these events, with room for sums beyond 64 bits where they may occur."""
+        return replace(self, aggregates=tuple((name, _roomy(a, rows)) for name, a in self.aggregates))
+
+    def adopted(self, partials: pl.DataFrame, time: str) -> pl.DataFrame:
+        """Return partials of a state that an earlier release may have written, with all parts of today."""
+        made = []
+        for name, aggregate in self.on(partials.schema).aggregates:
+            parts = aggregate.adopt(self._columns(name, aggregate, time))
+            made += [e.alias(f"{name}.{part}") for part, e in parts.items()]
+        missing = [e for e in made if e.meta.output_name() not in partials.columns]
+        return partials.with_columns(missing) if missing else partials
+
+    def figured(self, parts: pl.DataFrame, time: str) -> pl.DataFrame:
+        """Parts → figures, and ``REASON`` where a row gives none."""
+        found = parts.select(self.results(time))
+        told = [
+            reason for name, a in self.aggregates if (reason := self._misfits(name, a, parts)) is not None
+        ]
+        if not told:
+            return found
+        texts = pl.DataFrame([reason.alias(f"{n}") for n, reason in enumerate(told)])
+        text = pl.concat_str(pl.all(), separator="; ", ignore_nulls=True).replace("", None)
+        return found.hstack(texts.select(text.alias(REASON)))
+
+    @staticmethod
+    def _misfits(name: str, aggregate: Aggregate, parts: pl.DataFrame) -> pl.Series | None:
+        own = {c: c.removeprefix(f"{name}.") for c in parts.columns if c.startswith(f"{name}.")}
+        return aggregate.misfits(parts.select(list(own)).rename(own))
 
     def parts(self, time: str) -> list[pl.Expr]:
         """Events of a group → parts, to be settled."""
@@ -103,7 +137,8 @@ class Combine:
         """Events → partials: the group, ``start`` of the pane (null: an event without time), parts."""
         events = times(batch, self.time)
         panes = np.where(events == NEVER, NEVER, self.window.pane(events))
-        rows, figures = self.figures.widened(batch), self.figures.on(batch.schema)
+        rows = self.figures.widened(batch)
+        figures = self.figures.on(batch.schema).for_rows(rows)
         made = grouped(rows, panes, figures.by, figures.parts(self.time))
         made = made.with_columns(figures.settled(self.time, merged=False))
         return made.select(*figures.by, START, pl.exclude(*figures.by, START))
@@ -116,12 +151,23 @@ class Combine:
         """Partials of the windows that begin at ``starts`` → the figures of each group and window."""
         made, figures = self._merged(partials, starts), self.figures.on(partials.schema)
         end = (pl.col(START) + pl.duration(microseconds=self.window.length_us)).alias(END)
-        return made.select(*figures.by, START, end, *figures.results(self.time))
+        keys = made.select(*figures.by, START, end)
+        return keys.hstack(figures.figured(made, self.time))
 
     def _merged(self, partials: pl.DataFrame, starts: np.ndarray) -> pl.DataFrame:
         figures = self.figures.on(partials.schema)
         made = grouped(partials.drop(START), starts, figures.by, figures.merged(self.time))
         return made.with_columns(figures.settled(self.time, merged=True))
+
+
+def emit_figures(made: pl.DataFrame, emit: Emit) -> None:
+    """Emit windows; those without figures become dead letters."""
+    if REASON in made.columns:
+        bad = made.filter(pl.col(REASON).is_not_null())
+        emit.reject(bad.drop(REASON), bad[REASON])
+        made = made.filter(pl.col(REASON).is_null()).drop(REASON)
+    if made.height:
+        emit(made)
 
 
 def grouped(rows: pl.DataFrame, starts: np.ndarray, by: Sequence[str], parts: list[pl.Expr]) -> pl.DataFrame:
@@ -145,8 +191,19 @@ def _suited(name: str, aggregate: Aggregate, schema: Mapping[str, pl.DataType]) 
     if not aggregate.sums:
         return aggregate
     column = schema.get(getattr(aggregate, aggregate.sums))
-    is_float = column is not None and column.is_float()
-    return aggregate.exact() if is_float or f"{name}.{EXACT}" in schema else aggregate
+    if (column is not None and column.is_float()) or f"{name}.{EXACT}" in schema:
+        return aggregate.exact()
+    if type(aggregate) is Mean and isinstance(schema.get(f"{name}.sum", column), pl.Duration):
+        return MeanOfDurations(aggregate.column)
+    return aggregate
+
+
+def _roomy(aggregate: Aggregate, rows: pl.DataFrame) -> Aggregate:
+    wide = WIDE.get(type(aggregate))
+    if wide is None:
+        return aggregate
+    column: str = getattr(aggregate, aggregate.sums)
+    return wide(column) if column in rows.columns and may_exceed(rows[column]) else aggregate
 
 
 def _is_narrow(dtype: pl.DataType) -> bool:

@@ -40,7 +40,7 @@ def closed_windows(
     figures = combine.figures.on(rows.schema)
     for first, parts in merged_ranges(rows, runs.panes, figures, combine.time):
         some = slice(first, first + parts.height)
-        made = parts.select(figures.results(combine.time))
+        made = figures.figured(parts, combine.time)
         if by:
             made = rows.select(by)[runs.panes.firsts[some]].hstack(made)
         ends = np.cumsum(runs.counts[some])

@@ -59,6 +59,11 @@ class TimedRows:
         return int(held) + self._times.nbytes + self._ids.nbytes + self._marks.nbytes
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the columns, if they are known."""
+        return self._chunks[-1].columns if self._chunks else []
+
+    @property
     def times(self) -> Times:
         """The event time of each row in µs."""
         return self._times[: self._size]

@@ -239,5 +239,7 @@ class _Seen:
     def to(self, output: str, rows: pl.DataFrame) -> None:
         self.rows[output] = rows
 
+    def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None: ...
+
     def columns(self, output: str = OUT) -> Schema:
         return Schema()

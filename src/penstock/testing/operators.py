@@ -259,6 +259,8 @@ class _Nowhere:
 
     def to(self, output: str, rows: pl.DataFrame) -> None: ...
 
+    def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None: ...
+
     def columns(self, output: str = OUT) -> Schema:
         return self.program.schemas[NODE, output]
 
