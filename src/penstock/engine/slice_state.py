@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.engine.cache_ledger import Ledger
 from penstock.engine.saving import WAYS, Way, size_of, way_for
 from penstock.engine.state_log import BrokenLog, Head, Shelf, empty_head
 from penstock.errors import PenstockError, StateDamaged, StateNotRestorable
@@ -25,31 +26,79 @@ class Held:
     nbytes: int = 0
 
 
-class StateCache:
-    """Decoded states of the slices that this worker served last, up to a number of bytes."""
+STALE_EPOCHS = 4
+"""A copy that lags behind no more than this catches up from the log at little cost."""
+UNSEEN_EPOCHS = 1000
+"""A slice may also have gone to another machine, of which nothing is known here."""
 
-    def __init__(self, limit_bytes: int) -> None:
+
+class StateCache:
+    """Decoded states of the slices that this worker served last, up to a number of bytes.
+
+    With a ledger the bytes are those of all workers of the machine together. The state that was put last
+    stays however large it is: its memory was needed a moment ago, and will be in the next epoch.
+    """
+
+    def __init__(self, limit_bytes: int, ledger: Ledger | None = None) -> None:
         self._limit_bytes = limit_bytes
+        self._ledger = ledger
         self._held: OrderedDict[tuple[str, str, int], Held] = OrderedDict()
+        self._epochs: dict[tuple[str, str, int], int] = {}
+        """When each state was put."""
+        self._looked: dict[str, int] = {}
+        """The epoch of each run in which stale states were looked for last."""
         self._bytes = 0
+
+    def __contains__(self, key: tuple[str, str, int]) -> bool:
+        return key in self._held
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._bytes
 
     def take(self, key: tuple[str, str, int]) -> Held | None:
         """The state, which then belongs to the caller until it is put back."""
         held = self._held.pop(key, None)
+        self._epochs.pop(key, None)
         if held is not None:
             self._bytes -= held.nbytes
         return held
 
-    def put(self, key: tuple[str, str, int], held: Held) -> None:
-        """Keep a state for the next epoch, and let go of those used longest ago if there are too many."""
+    def put(self, key: tuple[str, str, int], held: Held, epoch: int = 0) -> None:
+        """Keep a state for the next epoch; drop stale copies, and those used longest ago if room is short."""
         self.take(key)
         # What does not tell its size takes about what its log takes.
         held.nbytes = size_of(held.state) or held.head.base_bytes + held.head.delta_bytes
-        self._held[key] = held
+        self._held[key], self._epochs[key] = held, epoch
         self._bytes += held.nbytes
-        while self._bytes > self._limit_bytes and len(self._held) > 1:
-            _, oldest = self._held.popitem(last=False)
-            self._bytes -= oldest.nbytes
+        if self._looked.get(key[0]) != epoch:
+            self._looked[key[0]] = epoch
+            self._drop_stale(key[0], epoch)
+        if self._ledger is None:
+            self._shrink(self._limit_bytes)
+            return
+        self._ledger.served(key, epoch)
+        self._ledger.tell(self._bytes, is_short=False)  # before looking: two that grow at once see each other
+        wanted, share = self._bytes, self._ledger.share(self._limit_bytes)
+        self._shrink(self._ledger.allowed(self._limit_bytes, self._bytes))
+        self._ledger.tell(self._bytes, is_short=self._bytes < min(wanted, share))
+
+    def _shrink(self, limit_bytes: int) -> None:
+        while self._bytes > limit_bytes and len(self._held) > 1:
+            self.take(next(iter(self._held)))
+
+    def _drop_stale(self, run: str, epoch: int) -> None:
+        """Let go of copies that others have gone on with, and of slices that were not seen for long.
+
+        A slice that has no events is served nowhere: its state is no stale copy, and is dropped later.
+        """
+        keys = [key for key in self._held if key[0] == run]
+        served = self._ledger.last_served(keys) if self._ledger is not None else [None] * len(keys)
+        for key, last in zip(keys, served, strict=True):
+            put = self._epochs[key]
+            if (last is not None and put + STALE_EPOCHS < last <= epoch) or put + UNSEEN_EPOCHS < epoch:
+                self.take(key)
 
 
 def open_state(node: Node, slice_: int, born: int, shelf: Shelf, held: Held | None) -> Held:

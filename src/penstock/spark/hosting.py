@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql.types import Row
 
 from penstock.control.run_directory import RunDirectory
+from penstock.engine.cache_ledger import Ledger, machine_bytes, machine_ledger
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Departure
 from penstock.engine.outbox import Outbox
@@ -28,8 +29,9 @@ from penstock.spark.state_moves import STEPS, StateMove
 from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame, mirror_folder
 from penstock.topology.graph import Node
 
-CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", str(2 << 30)))
-_CACHE = StateCache(CACHE_BYTES)
+CACHE_BYTES = int(os.environ.get("PENSTOCK_STATE_CACHE_BYTES", max(1 << 30, machine_bytes() // 8)))
+"""What all workers of this machine may hold together."""
+_CACHE = StateCache(CACHE_BYTES, Ledger(machine_ledger()))
 """Decoded states of the slices this worker served; workers are used again from epoch to epoch."""
 _FrameRow = Row(*ARROW_SCHEMA.names)
 
@@ -76,7 +78,7 @@ class Host:
         if move is not None and move.step != "import":
             move.carry_out(shelf, mirrored)
         elif held is not None:
-            _CACHE.put(key, held)
+            _CACHE.put(key, held, head.epoch)
             counters.holds(node.name, held.nbytes)
         waiting = program.waiting_sinks(self._hop)
         stamper = Stamper(head.version, head.epoch, self._directory.handover, waiting)
