@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -64,6 +64,14 @@ class Outbox:
             self._bytes += int(departure.rows.estimated_size())
         if self._rows >= FRAME_ROWS or self._bytes >= FRAME_BYTES:
             yield from self.flush()
+
+    def stream(self, departures: Iterable[Departure]) -> Iterator[list[Parcel]]:
+        """Take all that leaves a task; yield parcels as soon as they are made, by payload together."""
+        position = 0
+        for departure in departures:
+            yield list(self.add([departure], position))
+            position += departure.rows.height
+        yield list(self.flush())
 
     def flush(self) -> Iterator[Parcel]:
         """Give everything that waits."""

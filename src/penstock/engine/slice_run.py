@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
 
 from penstock.engine.counters import Counters
+from penstock.engine.emissions import Emissions
 from penstock.engine.flow import Departure, Flow
 from penstock.engine.slice_state import Held, open_state, save_state
 from penstock.engine.state_log import Shelf
@@ -46,7 +46,7 @@ class Emitter:
     def __init__(self, node: Node, program: Program) -> None:
         self._node = node
         self._program = program
-        self.made: list[tuple[str, pl.DataFrame]] = []
+        self.made = Emissions()
         self.rejected: list[tuple[pl.DataFrame, pl.Series]] = []
         """Rows that were put aside, and why; dead letters once the epoch's work is done."""
 
@@ -63,7 +63,7 @@ class Emitter:
             raise BadEmission(
                 node=self._node.name, site=str(self._node.site), output=output, got="rows", expected=known
             )
-        self.made.append((output, emitted(self._node, output, rows, schema)))
+        self.made.append(output, emitted(self._node, output, rows, schema))
 
     def reject(self, rows: pl.DataFrame, reasons: pl.Series) -> None:
         self.rejected.append((rows, reasons))
@@ -81,8 +81,11 @@ class SliceRun:
 
     def run(
         self, arrivals: Sequence[Arrival], punctuation: int | None, shelf: Shelf, held: Held | None
-    ) -> tuple[list[Departure], Held | None]:
-        """Take what arrived, then the punctuation; save the state; give what leaves."""
+    ) -> tuple[Iterable[Departure], Held | None]:
+        """Take what arrived, then the punctuation; save the state; give what leaves.
+
+        What is fused behind the node runs as its rows are asked for: large outputs are never whole in memory.
+        """
         batches = list(self._batches(arrivals))
         if not isinstance(self.node.spec, specs.ProcessSpec):
             return self._stateless(batches), None
@@ -101,13 +104,13 @@ class SliceRun:
             flow.enter(self.node, batch)
         return flow.take()
 
-    def _behind(self, made: list[tuple[str, pl.DataFrame]]) -> list[Departure]:
+    def _behind(self, made: Emissions) -> Iterator[Departure]:
         flow = Flow(self.program, self.boundary, self.counters)
-        for output, rows in _joined(made):
+        for output, rows in made.chunks():
             if late := self._operator.late_events(output, rows):
                 self.counters.was_late(self.node.name, late)
             flow.push(self.node.name, output, rows)
-        return flow.take()
+            yield from flow.take()
 
     def _process(
         self,
@@ -115,7 +118,7 @@ class SliceRun:
         punctuation: int | None,
         shelf: Shelf,
         held: Held | None,
-    ) -> tuple[Held, list[tuple[str, pl.DataFrame]]]:
+    ) -> tuple[Held, Emissions]:
         born = self.program.born.get(self.node.name, 0)
         with self._failures():
             held = open_state(self.node, self.slice, born, shelf, held)
@@ -155,7 +158,7 @@ class SliceRun:
             except Exception:
                 held.state = before
                 raise
-            emit.made += trial.made
+            emit.made.extend(trial.made)
             emit.rejected += trial.rejected
 
         self.boundary.run(self.node, batch, work)
@@ -200,9 +203,3 @@ def as_datetime(time_us: int) -> dt.datetime:
         return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=time_us)
     except OverflowError:
         return dt.datetime.max if time_us > 0 else dt.datetime.min
-
-
-def _joined(made: list[tuple[str, pl.DataFrame]]) -> Iterator[tuple[str, Any]]:
-    """What was emitted on each output as one frame."""
-    for output in dict.fromkeys(output for output, _ in made):
-        yield output, pl.concat([rows for name, rows in made if name == output], rechunk=True)

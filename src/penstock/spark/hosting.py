@@ -83,8 +83,8 @@ class Host:
         waiting = program.waiting_sinks(self._hop)
         stamper = Stamper(head.version, head.epoch, self._directory.handover, waiting)
         outbox = Outbox(f"{node.name}#{head.slice:05d}", head.slice, boundary)
-        parcels = [*outbox.add(departures, 0), *outbox.flush()]
-        yield from to_rows(stamper.frames(parcels))
+        for parcels in outbox.stream(departures):
+            yield from to_rows(stamper.frames(parcels))
         yield from to_rows(letters_frame(boundary, stamper, head.slice))
         yield from to_rows(
             [stamper.control(METRICS, head.slice % self._partitions, "metrics", counters.to_json())]

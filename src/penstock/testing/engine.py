@@ -264,7 +264,7 @@ class ReferenceRun:
         if held is not None and self.keep_decoded:
             self._held[key] = held
         outbox = Outbox(f"{node.name}#{slice_:05d}", slice_, boundary)
-        return [*outbox.add(departures, 0), *outbox.flush()]
+        return [parcel for parcels in outbox.stream(departures) for parcel in parcels]
 
     def _native(self, node: Node, parcels: list[Parcel], boundary: Boundary) -> list[Parcel]:
         spec: specs.DataFrameSpec = node.spec  # type: ignore[assignment]
