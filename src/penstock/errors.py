@@ -290,6 +290,16 @@ class VersionNotLoadable(EnvironmentError_):
     template = "{directory}: version {version} {what}; {next_step}"
 
 
+class EnvironmentChanged(EnvironmentError_):
+    """Python or a library was replaced while a supervisor was running, and its driver cannot be started."""
+
+    condition = "ENVIRONMENT_CHANGED"
+    template = (
+        "the supervisor of this run was started with {before}, and its new driver has {now} ({why}); "
+        "stop the supervisor and start the run again: it goes on where it stopped"
+    )
+
+
 class StateDamaged(RunDirectoryBroken):
     """What a checkpoint holds of a slice's state is not what was written."""
 

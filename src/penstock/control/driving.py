@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 from penstock.connect.sink import write_atomically
 from penstock.control.restarting import RestartPolicy
 from penstock.control.shipping import dumps, loads
-from penstock.errors import PenstockError
+from penstock.control.version_record import made_by, runs_here
+from penstock.errors import EnvironmentChanged, PenstockError
 from penstock.topology.stream import Topology
 
 DRIVER = "penstock.spark.driver"
@@ -38,14 +41,33 @@ class Request:
     def write(self, folder: Path) -> None:
         """Leave the request for a driver."""
         rest = pickle.dumps((self.directory, self.options, self.policy, self.standby, self.old_incidents))
+        write_atomically(folder / "made_by.json", json.dumps(dict(made_by())).encode())
         write_atomically(folder / "topology.pickle", dumps(self.topology))
         write_atomically(folder / "request.pickle", rest)
 
     @classmethod
     def read(cls, folder: Path) -> Request:
-        """The request in a folder."""
-        topology = loads((folder / "topology.pickle").read_bytes())
-        return cls(topology, *pickle.loads((folder / "request.pickle").read_bytes()))
+        """The request in a folder. Raises EnvironmentChanged if another environment wrote it."""
+        there = json.loads((folder / "made_by.json").read_bytes())
+        if not runs_here(there):
+            raise _changed(there, "byte code of another Python")
+        try:
+            topology = loads((folder / "topology.pickle").read_bytes())
+            return cls(topology, *pickle.loads((folder / "request.pickle").read_bytes()))
+        except Exception as error:
+            if there == made_by():
+                raise
+            raise _changed(there, f"{type(error).__name__}: {error}") from error
+
+
+def _changed(there: Mapping[str, str], why: str) -> EnvironmentChanged:
+    here = made_by()
+    differ = [name for name in here if here[name] != there.get(name)]
+    return EnvironmentChanged(
+        before=", ".join(f"{name} {there.get(name)}" for name in differ),
+        now=", ".join(f"{name} {here[name]}" for name in differ),
+        why=why,
+    )
 
 
 @dataclass(frozen=True, slots=True)

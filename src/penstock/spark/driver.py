@@ -26,6 +26,7 @@ from penstock.control.incidents import Incident, IncidentLog
 from penstock.control.restarting import decide, kind_of
 from penstock.control.run_directory import RunDirectory
 from penstock.errors import (
+    EnvironmentChanged,
     Fenced,
     GaveUp,
     PenstockError,
@@ -165,7 +166,11 @@ class Driver:
 
 def main(folder: Path, supervisor: int) -> None:
     """Serve the request in the folder and leave an answer there."""
-    driver = Driver(Request.read(folder))
+    try:
+        driver = Driver(Request.read(folder))
+    except EnvironmentChanged as error:
+        write_atomically(folder / "answer.pickle", pickle.dumps(Answer(error=error)))
+        return
     signal.signal(signal.SIGTERM, driver.end)
     _end_with(supervisor, driver)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which tells us
