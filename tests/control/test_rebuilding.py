@@ -22,6 +22,7 @@ from penstock.control.checkpoint import read_offset
 from penstock.control.mending import let_mended_code_run
 from penstock.control.rebuilding import prepare, stored_program
 from penstock.control.run_directory import RunDirectory
+from penstock.control.shipping import dumps
 from penstock.control.version_record import made_by, record_of
 from penstock.errors import RunDirectoryBroken, VersionNotLoadable
 from penstock.plan import plan
@@ -71,6 +72,16 @@ def test_a_version_of_another_python_is_not_loaded_and_says_what_to_do(
     assert caught.value.parameters["version"] == 1
     assert "3.10.4" in caught.value.parameters["what"]
     assert "stored_shop.py" in caught.value.parameters["next_step"]
+
+
+def test_byte_code_of_another_python_is_refused_even_if_it_could_be_unpickled(
+    tmp_path: Path, shop_with: Load
+) -> None:
+    run = made_elsewhere(tmp_path, shop_with())
+    body = dumps(plan(shop_with()))
+    (run.path / "versions" / "000001.program").write_bytes(digest(body) + body)
+    with pytest.raises(VersionNotLoadable):
+        run.load(1)
 
 
 def test_an_unchanged_topology_is_rebuilt_with_what_the_version_says_of_its_state(

@@ -179,3 +179,20 @@ def test_byte_code_in_a_pickle_that_names_no_python_is_run_by_the_first_python_a
     else:
         with pytest.raises(user_pickle.CodeGone):
             user_pickle.loads(blob, module.Op()).say()
+
+
+def test_the_saved_state_of_a_slice_is_read_by_another_python(app: Any) -> None:
+    from penstock.engine.slice_state import open_state, save_state
+    from penstock.testing.engine import MemoryShelf
+    from penstock.topology import specs
+    from penstock.topology.graph import Node
+
+    first, shelf = app(), MemoryShelf()
+    held = open_state(Node("visits", specs.ProcessSpec(first.Op())), 0, 1, shelf, None)
+    held.state["by"]["ann"].add()
+    held.state["from"]["x"] += 1
+    save_state(held, shelf, 0)
+    assert user_pickle._PYTHON.encode() in shelf.values[0]  # the Python whose code goes along
+    second = app(APP.replace("STEP = 1", "STEP = 10"))
+    again = open_state(Node("visits", specs.ProcessSpec(second.Op())), 0, 1, shelf, None)
+    require_goes_on(again.state, second.Visits, step=10)
