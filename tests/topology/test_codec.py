@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import json
+import re
 import subprocess
 import sys
 from collections import OrderedDict
@@ -97,7 +98,7 @@ def test_functions_of_modules_travel_by_name_and_others_as_code() -> None:
     nodes = {node["name"]: node for node in json.loads(shop.topology().to_json())["nodes"]}
     assert nodes["euros"]["spec"]["function"] == {"$ref": "tests.topology.shop:in_euros"}
     own = {node["name"]: node for node in json.loads(with_code_of_its_own(1.0).to_json())["nodes"]}
-    assert set(own["scaled"]["spec"]["function"]) == {"$pickle"}
+    assert set(own["scaled"]["spec"]["function"]) == {"$pickle", "$python"}
 
 
 @pytest.mark.long
@@ -187,3 +188,14 @@ def test_a_name_that_cannot_be_imported_is_told(reference: str) -> None:
     with pytest.raises(BadArgument) as caught:
         decode({"$ref": reference})
     assert caught.value.parameters["what"] == f"the reference {reference!r}"
+
+
+def test_byte_code_of_another_python_is_refused_in_words() -> None:
+    top = shop.topology()
+    source = top.source("more", ps.Generator(lambda first, count: None, schema={"a": int}))
+    source.map("doubled", lambda df: df * 2).sink("out-more", ps.Collect())
+    text = top.to_json()
+    assert '"$python": "cpython-' in text
+    with pytest.raises(BadArgument) as caught:
+        ps.Topology.from_json(re.sub(r'"\$python": "[^"]*"', '"$python": "cpython-3.10"', text))
+    assert "3.10" in caught.value.parameters["got"]

@@ -21,6 +21,7 @@ from penstock.topology.graph import Edge, Graph, Node
 from penstock.topology.site import Site
 
 FORMAT = 1
+_PYTHON = f"{sys.implementation.name}-{sys.version_info.major}.{sys.version_info.minor}"
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -82,7 +83,7 @@ def encode(value: Any) -> Any:
         return {"$type": _reference(type(value)), **fields}
     if callable(value) and hasattr(value, "__qualname__") and _importable(value):
         return {"$ref": _reference(value)}
-    return {"$pickle": base64.b64encode(cloudpickle.dumps(value)).decode()}
+    return {"$pickle": base64.b64encode(cloudpickle.dumps(value)).decode(), "$python": _PYTHON}
 
 
 def decode(value: Any) -> Any:
@@ -101,10 +102,22 @@ def decode(value: Any) -> Any:
         case {"$ref": reference}:
             return _resolve(reference)
         case {"$pickle": text}:
-            return cloudpickle.loads(base64.b64decode(text))
+            return _unpickled(base64.b64decode(text), value.get("$python", _PYTHON))
         case {"$type": reference, **fields}:
             return _construct(_resolve(reference), {k: decode(v) for k, v in fields.items()})
     return {key: decode(item) for key, item in value.items()}
+
+
+def _unpickled(content: bytes, python: str) -> Any:
+    """The value in a pickle; byte code of another Python would end the process that runs it."""
+    if python != _PYTHON and b"_make_function" in content:
+        raise BadArgument(
+            where="topology JSON",
+            what="the code in it",
+            got=f"byte code of {python}",
+            allowed=f"that of {_PYTHON}: write the JSON again from the app by this Python",
+        )
+    return cloudpickle.loads(content)
 
 
 def _construct(cls: Any, fields: dict[str, Any]) -> Any:

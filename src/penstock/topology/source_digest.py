@@ -61,9 +61,10 @@ def source_digest(value: Any) -> SourceDigest:
     exact = _Reading()
     try:
         first = _digest(value, exact)
-    except NoSource as error:
-        return SourceDigest(None, None, frozenset(exact.files), _sorted(exact.references), str(error))
-    worded = _digest(value, _Reading(by_words=True)) if exact.met_expression else first
+        worded = _digest(value, _Reading(by_words=True)) if exact.met_expression else first
+    except Exception as error:  # noqa: BLE001 - a user's object may raise anything
+        why = str(error) if isinstance(error, NoSource) else f"{type(error).__name__}: {error}"
+        return SourceDigest(None, None, frozenset(exact.files), _sorted(exact.references), why)
     return SourceDigest(first, worded, frozenset(exact.files), _sorted(exact.references))
 
 
@@ -301,6 +302,8 @@ def _of_libraries(value: Any) -> Callable[[Any, _Reading], Iterator[bytes]] | No
             return _columns
         if isinstance(value, polars.DataType):
             return _words
+    if type(value).__module__ == "pyarrow.lib":
+        return _arrow
     if (numpy := sys.modules.get("numpy")) is not None and isinstance(value, numpy.ndarray | numpy.generic):
         return _array
     return None
@@ -317,7 +320,17 @@ def _array(value: Any, reading: _Reading) -> Iterator[bytes]:
 def _columns(value: Any, reading: _Reading) -> Iterator[bytes]:
     for column in value.get_columns() if hasattr(value, "get_columns") else [value]:
         yield f"{column.name} {column.dtype}".encode()
-        yield from _parts(column.to_list(), reading)
+        if column.dtype.is_numeric() and not column.dtype.is_decimal() and not column.null_count():
+            yield column.to_numpy().tobytes()
+        else:
+            yield from _parts(column.to_list(), reading)
+
+
+def _arrow(value: Any, reading: _Reading) -> Iterator[bytes]:
+    """A type or schema by its words, a table by its values too."""
+    yield str(getattr(value, "schema", None) or getattr(value, "type", None) or value).encode()
+    if hasattr(value, "to_pylist"):
+        yield from _parts(value.to_pylist(), reading)
 
 
 def _words(value: Any, _reading: _Reading) -> Iterator[bytes]:
