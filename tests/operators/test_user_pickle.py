@@ -196,3 +196,19 @@ def test_the_saved_state_of_a_slice_is_read_by_another_python(app: Any) -> None:
     second = app(APP.replace("STEP = 1", "STEP = 10"))
     again = open_state(Node("visits", specs.ProcessSpec(second.Op())), 0, 1, shelf, None)
     require_goes_on(again.state, second.Visits, step=10)
+
+
+def test_a_function_whose_code_is_gone_can_be_looked_at_and_says_so_when_it_is_called(app: Any) -> None:
+    captured = 5
+
+    def inner(*, step: int = 1) -> int:
+        return captured + step
+
+    inner.__module__ = "pickled_app"
+    blob = user_pickle.dumps({"f": inner}, app().Op())
+    assert user_pickle.loads(blob, app().Op())["f"]() == 6
+    function = user_pickle.loads(by_another_python(blob), app().Op())["f"]
+    assert (function.__name__, function.__code__.co_freevars) == ("inner", ("captured",))
+    with pytest.raises(user_pickle.CodeGone) as caught:
+        function()
+    assert caught.traceback[-1].frame.f_locals is not None

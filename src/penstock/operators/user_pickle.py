@@ -251,13 +251,29 @@ def _code_again(
 
 
 def _gone_code(name: str, qualified: str, captured: tuple[str, ...]) -> types.CodeType:
-    return _gone.__code__.replace(co_name=name, co_qualname=qualified, co_freevars=captured)
+    """Code that raises CodeGone, with the captured variables of the code that it stands for."""
+    if not all(map(str.isidentifier, captured)):
+        raise CodeGone(f"the state holds {qualified}, whose code was saved by another Python")
+    source = _GONE.format(names=" = ".join(captured) or "unused", uses=", ".join(captured) or "None")
+    made: dict[str, Any] = {}
+    exec(source, made)
+    code: types.CodeType = made["make"]().__code__
+    return code.replace(co_name=name, co_qualname=qualified)
 
 
-def _gone(*_args: object, **_options: object) -> None:
-    """Stand for byte code of another Python; running that would end the process."""
-    from penstock.operators.user_pickle import CodeGone
+_GONE = """
+def make():
+    {names} = None
+    def gone(*_any_, **_named_):
+        from penstock.operators.user_pickle import raise_gone
+        raise_gone()
+        {uses}
+    return gone
+"""
 
+
+def raise_gone() -> None:
+    """Answer a call of code that another Python saved; running that would end the process."""
     raise CodeGone(
         "the state holds a function whose code was saved by another Python, and the operator does not refer "
         "to it any more: let it refer to it again, or implement migrate_state under the earlier Python"
@@ -293,8 +309,10 @@ def _class_state_from_code(cls: type, state: Any) -> Any:
 
 
 def _function_from_code(code: Any, outside: Any, name: Any, defaults: Any, closure: Any) -> Any:
-    for (_, qualified), [(known, world), *more] in _reading.world.codes.items():
-        if qualified == code.co_qualname and known.co_freevars == code.co_freevars and not more:
+    for (_, qualified), places in _reading.world.codes.items():
+        fitting = [place for place in places if place[0].co_freevars == code.co_freevars]
+        if qualified == code.co_qualname and len(fitting) == 1:
+            known, world = fitting[0]
             cells = tuple(types.CellType() for _ in known.co_freevars)
             found = types.FunctionType(known, world, name, defaults, cells)
             _reading.found.append(found)
