@@ -12,7 +12,7 @@ import pytest
 
 from penstock.control.run_directory import RunDirectory
 from tests.upgrades import shop
-from tests.upgrades.environments import HERE, Environment, other_polars, other_python
+from tests.upgrades.environments import HERE, ROOT, Environment, other_polars, other_python
 
 pytestmark = [pytest.mark.spark, pytest.mark.upgrade]
 BEGIN = Path(shop.__file__).with_name("begin.py")
@@ -78,6 +78,12 @@ def test_a_run_goes_on_under_another_polars_and_back_again(tmp_path: Path, polar
     begin(HERE, tmp_path / "again")
     finish(polars, tmp_path / "again")
     require_unchanged(tmp_path / "again")
+
+
+def test_digests_rebuilding_and_pickles_work_under_another_python(python: Environment) -> None:
+    tests = ["operators/test_user_pickle.py", "topology", "control/test_rebuilding.py"]
+    paths = [str(ROOT / "tests" / test) for test in tests]
+    call(python, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--rootdir", str(ROOT), *paths)
 
 
 def test_source_digests_are_equal_in_all_releases(python: Environment, polars: Environment) -> None:

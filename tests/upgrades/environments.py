@@ -22,6 +22,9 @@ OTHER_PYTHONS = ("3.13", "3.12", "3.11", "3.14")
 OTHER_POLARS = ("2.0.0", "2.1.0")
 
 
+_TEST_TOOLS = ("pytest>=8.4,<10", "pytest-timeout>=2.4,<3", "hypothesis>=6.140,<7")
+
+
 @dataclass(frozen=True)
 class Environment:
     """How to start a Python with the libraries of one release."""
@@ -77,7 +80,7 @@ def _make_python() -> Environment | None:
             continue
         folder = FOLDER / _folder_of(version)
         with (ROOT / "pyproject.toml").open("rb") as file:
-            needed = tomllib.load(file)["project"]["dependencies"]
+            needed = [*tomllib.load(file)["project"]["dependencies"], *_TEST_TOOLS]
         if _runs(found, "-m", "venv", str(folder)) and _runs(
             folder / "bin" / "python", "-m", "pip", "install", "--quiet", *needed
         ):
