@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from tests.control.making_runs import made_elsewhere, make_run
 from tests.upgrades import shop
 
 import penstock as ps
+from penstock.cli.loading import load
 from penstock.connect.sealed import digest
 from penstock.control.changes import plan_change
 from penstock.control.checkpoint import read_offset
 from penstock.control.mending import let_mended_code_run
 from penstock.control.rebuilding import prepare, stored_program
 from penstock.control.run_directory import RunDirectory
-from penstock.control.shipping import dumps
+from penstock.control.shipping import dumps, loads
 from penstock.control.version_record import made_by, record_of
 from penstock.errors import RunDirectoryBroken, VersionNotLoadable
 from penstock.plan import plan
@@ -272,3 +273,99 @@ def test_a_build_of_this_python_is_taken_before_the_original(tmp_path: Path, sho
     program = plan(shop_with())
     run.version_files.store_build(1, program)
     assert run.load(1).graph.name == "stored-shop"
+
+
+MORE = """
+import polars as pl
+import penstock as ps
+from penstock.cli.loading import load
+def make(first, count):
+    return pl.DataFrame({"a": pl.int_range(first, first + count, eager=True)})
+def by_rest(df):
+    return df["a"] % 4
+def native(df):
+    return df.where("a > 1")
+class Counts(ps.Operator):
+    returns = {"n": int}
+    def init_state(self):
+        return 0
+    def process(self, batch, state, emit):
+        return state + 1
+class Exporting(Counts):
+    def export_state(self, state):
+        return bytes([state])
+    def import_state(self, blob):
+        return blob[0]
+top = ps.Topology("more")
+one = top.source("one", ps.Generator(make, schema={"a": int}, rows=9))
+two = top.source("two", ps.Generator(make, schema={"a": int}, rows=9))
+both = one.union("both", two).flat_map("flat", lambda df: df.head(2))
+both.dataframe("native", native, returns={"a": int}).sink("out", ps.Collect())
+placed = top.source("three", ps.Generator(make, schema={"a": int}, rows=9)).partition_by(by_rest)
+placed.process("counts", Exporting(), parallelism=4).sink("out-counts", ps.Collect())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("a > 1", "a > 2", "refused: the Spark DataFrame nodes differ"),
+        ("% 4", "% 2", "! counts: state LOST (its rows are routed by other keys)"),
+        ("head(2)", "head(3)", "~ flat: logic or parameters"),
+        ('dataframe("native"', 'dataframe("other"', "refused: the Spark DataFrame nodes differ"),
+        ("Exporting()", "Counts()", "state LOST (its state is exported in another way"),
+        ('source("two"', 'source("four"', "- two"),
+        ("return state + 1", "return state + 2", "~ counts: logic or parameters"),
+    ],
+)
+def test_a_plan_after_an_upgrade_says_what_a_plan_before_it_says(
+    tmp_path: Path, before: str, after: str, told: str
+) -> None:
+    tops = []
+    for name, source in (("first", MORE), ("second", MORE.replace(before, after))):
+        path = tmp_path / name / "more_app.py"
+        path.parent.mkdir()
+        path.write_text(source)
+        tops.append(plan(load(str(path))))
+        sys.modules.pop("more_app")
+    stored, present = tops
+    run = RunDirectory(tmp_path / "run")
+    run.open("more")
+    run.store(1, stored)
+    usual = plan_change(run.load(1), present, version=2)
+    record = run.version_files.record(1)
+    assert record is not None
+    run.version_files.store_record(1, replace(record, made_by={**made_by(), "python": "3.10.4"}))
+    assert str(plan_change(stored_program(run, 1, present), present, version=2)) == str(usual)
+    assert told in str(usual)
+
+
+@dataclass(frozen=True, slots=True)
+class LaterSource:
+    """A source whose class has got two fields since the version was stored."""
+
+    schema: Any
+    bound: int = 7
+    names: list[str] = field(default_factory=list)
+
+    def __reduce__(self) -> Any:
+        """Be pickled as the class before was."""
+        return as_before, (self.schema,)
+
+
+def as_before(schema: Any) -> LaterSource:
+    made = object.__new__(LaterSource)
+    object.__setattr__(made, "schema", schema)
+    return made
+
+
+def test_fields_that_were_added_since_a_version_was_stored_have_their_defaults() -> None:
+    graph = plan(shop.topology()).graph
+    source = LaterSource(graph["orders"].spec.source.schema)  # type: ignore[attr-defined]
+    spec = replace(graph["orders"].spec, source=source)  # type: ignore[call-arg]
+    nodes = {**graph.nodes, "orders": replace(graph["orders"], spec=spec)}
+    program = replace(plan(shop.topology()), graph=replace(graph, nodes=nodes))
+    del program.__dict__["born"]
+    loaded = loads(dumps(program))
+    assert loaded.born == {}
+    assert (loaded.sources["orders"].source.bound, loaded.sources["orders"].source.names) == (7, [])

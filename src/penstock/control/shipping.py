@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +39,39 @@ def loads(packed: bytes) -> Any:
     for entry in values["search_path"]:
         if entry not in sys.path and Path(entry).is_dir():
             sys.path.append(entry)
-    return cloudpickle.loads(values["body"])
+    shipped = cloudpickle.loads(values["body"])
+    _complete(shipped)
+    return shipped
+
+
+def _complete(shipped: HasGraph) -> None:
+    """Give what an earlier Penstock pickled the fields that were added since, as they are by default."""
+    _fill(shipped)
+    for node in shipped.graph:
+        _fill(node)
+        _fill(node.spec)
+        for value in vars(node.spec).values():
+            _fill(value)
+        for edge in node.inputs:
+            _fill(edge)
+            _fill(edge.route)
+
+
+def _fill(value: Any) -> None:
+    if isinstance(value, type) or not dataclasses.is_dataclass(value):
+        return
+    for field in dataclasses.fields(value):
+        if hasattr(value, field.name):
+            continue
+        if not _is_missing(field.default):
+            object.__setattr__(value, field.name, field.default)
+        elif not _is_missing(field.default_factory):
+            object.__setattr__(value, field.name, field.default_factory())  # type: ignore[operator]
+
+
+def _is_missing(default: Any) -> bool:
+    """Whether a field has no default. A class that travelled as code has a copy of the mark for that."""
+    return isinstance(default, type(dataclasses.MISSING))
 
 
 def search_path(packed: bytes) -> list[str]:
