@@ -17,12 +17,16 @@ from tests.upgrades import shop
 
 import penstock as ps
 from penstock.cli.loading import load
+from penstock.cli.savepoint import drop_state
 from penstock.connect.sealed import digest
 from penstock.control.changes import plan_change
 from penstock.control.checkpoint import read_offset
 from penstock.control.mending import let_mended_code_run
 from penstock.control.rebuilding import prepare, stored_program
+from penstock.control.restoring import later_epochs, restore
 from penstock.control.run_directory import RunDirectory
+from penstock.control.savepoint_diff import compare
+from penstock.control.savepoints import create
 from penstock.control.shipping import dumps, loads
 from penstock.control.version_record import made_by, record_of
 from penstock.errors import RunDirectoryBroken, VersionNotLoadable
@@ -279,6 +283,7 @@ MORE = """
 import polars as pl
 import penstock as ps
 from penstock.cli.loading import load
+from penstock.cli.savepoint import drop_state
 def make(first, count):
     return pl.DataFrame({"a": pl.int_range(first, first + count, eager=True)})
 def by_rest(df):
@@ -369,3 +374,30 @@ def test_fields_that_were_added_since_a_version_was_stored_have_their_defaults()
     loaded = loads(dumps(program))
     assert loaded.born == {}
     assert (loaded.sources["orders"].source.bound, loaded.sources["orders"].source.names) == (7, [])
+
+
+def test_a_run_of_another_python_is_saved_compared_restored_and_rebuilt(
+    tmp_path: Path, shop_with: Load
+) -> None:
+    run = made_elsewhere(tmp_path, shop_with())
+    first = create(run.path, to=tmp_path / "first")
+    assert "ledger" in first.manifest.description
+    assert first.manifest.topology == "totals"
+    record = run.version_files.record(1)
+    assert record is not None
+    other = [replace(n, exact="0" * 16) if n.name == "ledger" else n for n in record.nodes]
+    run.version_files.store_record(1, replace(record, nodes=tuple(other)))
+    second = create(run.path, to=tmp_path / "second")
+    lines = compare(first, second).splitlines()
+    assert [line for line in lines if line.startswith("  ~")] == ["  ~ ledger: logic or parameters"]
+    assert set(later_epochs(first)) == set(shop.SINKS)
+    assert all("3.10.4" in words for words in later_epochs(first).values())
+    back = restore(first, tmp_path / "back")
+    prepare(back, plan(shop_with()))
+    assert back.load(1).born == {"totals": 7, "visitors": 3}
+
+
+def test_state_of_a_node_is_dropped_in_a_run_of_another_python(tmp_path: Path, shop_with: Load) -> None:
+    run = made_elsewhere(tmp_path, shop_with())
+    drop_state(run.path, ["ledger"], shop_with())
+    assert run.load(run.current()).born == {"totals": 7, "visitors": 3, "ledger": 2}

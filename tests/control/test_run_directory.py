@@ -14,6 +14,7 @@ import pytest
 from tests.topology import shop
 
 import penstock as ps
+from penstock.connect.sealed import digest
 from penstock.control import run_directory
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory, read_progress
@@ -300,3 +301,11 @@ def test_progress_comes_back_from_json_with_its_nodes() -> None:
 def test_the_rate_is_events_over_the_epochs_time() -> None:
     assert progress(1).events_per_s == 2_000.0
     assert Progress(0, 1, 5, 5, 0.0, 1).events_per_s == 0.0
+
+
+def test_a_failure_that_another_python_has_left_does_not_stand_in_the_way(directory: RunDirectory) -> None:
+    body = b"\x80\x05\x8c\x0da_later_module\x8c\x01x\x93."
+    directory.failures.mkdir()
+    (directory.failures / "last.pickle").write_bytes(digest(body) + body)
+    assert directory.take_failure() is None
+    assert directory.take_failure() is None

@@ -6,7 +6,7 @@ import importlib.util
 import sys
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import cloudpickle
@@ -212,3 +212,8 @@ def test_a_function_whose_code_is_gone_can_be_looked_at_and_says_so_when_it_is_c
     with pytest.raises(user_pickle.CodeGone) as caught:
         function()
     assert caught.traceback[-1].frame.f_locals is not None
+
+
+def test_paths_of_python_3_13_are_read_by_all(app: Any) -> None:
+    blob = b"\x80\x05\x8c\x0epathlib._local\x8c\x0dPurePosixPath\x93\x8c\x01a\x85R."
+    assert user_pickle.loads(blob, app().Op()) == PurePosixPath("a")

@@ -220,7 +220,10 @@ class RunDirectory:
             return None
         path.unlink()
         body = _opened(content)
-        error = None if body is None else cloudpickle.loads(body)
+        try:
+            error = None if body is None else cloudpickle.loads(body)
+        except Exception:  # noqa: BLE001 - another Python left it, of a run that is being started again
+            return None
         return error if isinstance(error, PenstockError) else None
 
     def append_progress(self, progress: Progress) -> None:

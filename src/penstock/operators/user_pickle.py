@@ -27,6 +27,8 @@ _PYTHON = f"{sys.implementation.name}-{sys.version_info.major}.{sys.version_info
 _FIRST_PYTHON = "cpython-3.11"
 """The Python that wrote code into states before this module tagged it: no other was supported then."""
 _REMEMBERED = 32
+_MOVED = {"pathlib._local": "pathlib"}
+"""Where Python 3.13 had classes that earlier ones know by another module."""
 
 
 class CodeGone(LookupError):
@@ -286,7 +288,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module.startswith("cloudpickle") and name in _FROM_CODE:
             return _FROM_CODE[name]
-        return super().find_class(module, name)
+        return super().find_class(_MOVED.get(module, module), name)
 
 
 def _class_from_code(kind: Any, name: str, bases: Any, kwargs: Any, tracker: Any, extra: Any) -> Any:
