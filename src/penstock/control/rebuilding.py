@@ -7,12 +7,12 @@ entirely unchanged gets a *build* for this Python beside the original, which sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from penstock.control.checkpoint import last_committed, last_planned, read_offset
 from penstock.control.run_directory import RunDirectory
+from penstock.control.stand_ins import UnknownRoute, UnknownSpec, stand_in
 from penstock.control.version_record import (
     EdgeRecord,
     NodeRecord,
@@ -23,14 +23,11 @@ from penstock.control.version_record import (
     record_of,
 )
 from penstock.errors import VersionNotLoadable
-from penstock.operators.operator import Operator
 from penstock.plan.program import Program
-from penstock.topology import specs
 from penstock.topology.codec import decode
 from penstock.topology.describe import diff
-from penstock.topology.graph import OUT, Edge, Graph, Node, Spec
+from penstock.topology.graph import Edge, Graph, Node, Spec
 from penstock.topology.routes import Route
-from penstock.topology.schema import Schema
 from penstock.topology.site import Site
 
 
@@ -80,10 +77,10 @@ def graph_in_words(record: VersionRecord, topology: str) -> Graph:
     nodes = {}
     for node in record.nodes:
         edges = [
-            Edge(e.upstream, e.output, e.input, _UnknownRoute(e.what, e.exact) if e.what else None)
+            Edge(e.upstream, e.output, e.input, UnknownRoute(e.what, e.exact) if e.what else None)
             for e in node.inputs
         ]
-        spec = _UnknownSpec(node.what, node.exact, node.outputs)
+        spec = UnknownSpec(node.what, node.exact, node.outputs)
         on_error: Any = node.on_error
         nodes[node.name] = Node(node.name, spec, tuple(edges), node.parallelism, on_error, Site(*node.site))
     return Graph(topology, nodes)
@@ -175,7 +172,7 @@ class _Rebuilding:
     def _is_whole(self, record: NodeRecord) -> bool:
         """Whether all of a node can be made anew."""
         routes = [self._route(record.name, edge) for edge in record.inputs]
-        return self._spec(record) is not None and not any(isinstance(r, _UnknownRoute) for r in routes)
+        return self._spec(record) is not None and not any(isinstance(r, UnknownRoute) for r in routes)
 
     def _node(self, record: NodeRecord) -> Node:
         spec = self._spec(record)
@@ -183,7 +180,7 @@ class _Rebuilding:
             spec = self._loaded.graph[record.name].spec
         return Node(
             record.name,
-            spec or _stand_in(record),
+            spec or stand_in(record),
             tuple(
                 Edge(edge.upstream, edge.output, edge.input, self._route(record.name, edge))
                 for edge in record.inputs
@@ -210,90 +207,9 @@ class _Rebuilding:
         for place, edge in enumerate(fresh.inputs if fresh else ()):
             if edge.ends == record.ends and self._is_equal(record, edge):
                 return self._present.graph[name].inputs[place].route
-        return _UnknownRoute(record.what, record.exact)
+        return UnknownRoute(record.what, record.exact)
 
     def _is_equal(self, old: NodeRecord | EdgeRecord, new: NodeRecord | EdgeRecord) -> bool:
         if old.exact is not None and old.exact == new.exact:
             return True
         return self._words_count and old.worded is not None and old.worded == new.worded
-
-
-@dataclass(frozen=True, slots=True)
-class _UnknownRoute(Route):
-    """A route whose function is not the one at hand."""
-
-    what: str
-    exact: str | None
-
-    def describe(self) -> str:
-        return self.what
-
-
-@dataclass(frozen=True, slots=True)
-class _Unknown:
-    """Code that differs from the one at hand and cannot be loaded; it equals nothing else."""
-
-    what: str
-    exact: str | None
-
-    def describe(self) -> str:
-        return self.what
-
-
-class _UnknownOperator(Operator):
-    """What a plan of changes asks of an operator that cannot be loaded."""
-
-    def __init__(self, record: NodeRecord) -> None:
-        self.state_version = record.state_version or 1  # type: ignore[misc]
-        self.what = record.what
-        self.exact = record.exact
-
-    def process(self, batch: Any, state: Any, emit: Any) -> Any:
-        raise NotImplementedError(f"{self.what} cannot be loaded by this Python")
-
-
-class _UnknownExporting(_UnknownOperator):
-    """The same for one that exports its state."""
-
-    def export_state(self, state: Any) -> bytes:
-        raise NotImplementedError
-
-
-def _stand_in(record: NodeRecord) -> Spec:
-    unknown: Any = _Unknown(record.what, record.exact)
-    kinds: dict[str, Callable[[], Spec]] = {
-        "source": lambda: specs.SourceSpec(unknown),
-        "map": lambda: specs.MapSpec(unknown),
-        "flat_map": lambda: specs.FlatMapSpec(unknown),
-        "filter": lambda: specs.FilterSpec(unknown),
-        "union": specs.UnionSpec,
-        "process": lambda: _process(record),
-        "dataframe": lambda: specs.DataFrameSpec(unknown, Schema(())),
-        "sink": lambda: specs.SinkSpec(unknown),
-    }
-    return (
-        kinds[record.kind]()
-        if record.kind in kinds
-        else _UnknownSpec(record.what, record.exact, record.outputs)
-    )
-
-
-def _process(record: NodeRecord) -> Spec:
-    kind = _UnknownExporting if record.exports_state else _UnknownOperator
-    outputs = tuple((name, Schema(())) for name in record.outputs if name != OUT)
-    return specs.ProcessSpec(kind(record), outputs=outputs)
-
-
-@dataclass(frozen=True)
-class _UnknownSpec(Spec):
-    """A node of which only words are known."""
-
-    what: str
-    exact: str | None
-    outputs: tuple[str, ...] = (OUT,)
-
-    def describe(self) -> str:
-        return self.what
-
-    def output_names(self) -> tuple[str, ...]:
-        return self.outputs

@@ -13,22 +13,24 @@ import pickle
 import sys
 import threading
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import cloudpickle
 from cloudpickle import cloudpickle as _cloudpickle
 
-from penstock.topology.fingerprint import global_names, is_library, names_of, unwrapped
+from penstock.operators._user_world import World, world_of
+from penstock.topology.fingerprint import is_library
 
 _PYTHON = f"{sys.implementation.name}-{sys.version_info.major}.{sys.version_info.minor}"
 _FIRST_PYTHON = "cpython-3.11"
 """The Python that wrote code into states before this module tagged it: no other was supported then."""
-_REMEMBERED = 32
 _MOVED = {"pathlib._local": "pathlib"}
 """Where Python 3.13 had classes that earlier ones know by another module."""
+
+
+_reading = threading.local()
+"""The world of the operator whose state is being read, and the functions that were found in it."""
 
 
 class CodeGone(LookupError):
@@ -50,99 +52,6 @@ def loads(blob: bytes, owner: Any) -> Any:
         return _Unpickler(io.BytesIO(blob)).load()
     finally:
         vars(_reading).update(before)
-
-
-@dataclass(slots=True)
-class World:
-    """The classes and functions that the code of an operator refers to."""
-
-    classes: dict[tuple[str, str], type] = field(default_factory=dict)
-    """By module and name: of a class that travelled as code the longer name is lost."""
-    functions: dict[tuple[str, str], types.FunctionType] = field(default_factory=dict)
-    codes: dict[tuple[str, str], list[tuple[types.CodeType, dict[str, Any]]]] = field(default_factory=dict)
-    """Code of inner functions with its globals, in the order of the source."""
-
-    def code(self, reference: tuple[str, str, int]) -> tuple[types.CodeType, dict[str, Any]] | None:
-        module, name, place = reference
-        found = self.codes.get((module, name), [])
-        return found[place] if place < len(found) else None
-
-
-_worlds: dict[int, tuple[Any, World]] = {}
-_reading = threading.local()
-
-
-def world_of(owner: Any) -> World:
-    """What the owner's code refers to, found once."""
-    if id(owner) not in _worlds:
-        while len(_worlds) >= _REMEMBERED:
-            del _worlds[next(iter(_worlds))]
-        world = World()
-        _explore(owner, world)
-        _worlds[id(owner)] = (owner, world)  # kept: an identity may be used again
-    return _worlds[id(owner)][1]
-
-
-def _explore(owner: Any, world: World) -> None:
-    seen: set[int] = set()
-    waiting = [owner]
-    while waiting:
-        value = unwrapped(waiting.pop())
-        if id(value) in seen or isinstance(value, str | bytes | int | float | None):
-            continue
-        seen.add(id(value))
-        waiting.extend(_inside(value, world))
-
-
-def _inside(value: Any, world: World) -> Iterator[Any]:
-    if isinstance(value, type):
-        if not is_library(value.__module__):
-            world.classes.setdefault((value.__module__, value.__name__), value)
-            yield from value.__bases__
-            yield from list(vars(value).values())
-    elif isinstance(value, types.FunctionType):
-        if not is_library(value.__module__):
-            yield from _inside_function(value, world)
-    elif isinstance(value, types.MethodType):
-        yield from (value.__func__, value.__self__)
-    elif isinstance(value, cached_property):
-        yield value.func
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from value
-    elif isinstance(value, dict):
-        yield from value.values()
-    elif (inner := getattr(value, "py_func", None)) is not None:
-        yield inner
-    elif not isinstance(value, types.ModuleType):
-        yield type(value)
-        yield from getattr(value, "__dict__", {}).values()
-
-
-def _inside_function(function: types.FunctionType, world: World) -> Iterator[Any]:
-    world.functions.setdefault((function.__module__, function.__qualname__), function)
-    _note_codes(function.__code__, function, world)
-    yield from (function.__defaults__, function.__kwdefaults__)
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # not bound yet
-            continue
-    attributes = names_of(function.__code__)
-    for name in sorted(set(global_names(function.__code__))):
-        value = function.__globals__.get(name)
-        if isinstance(value, types.ModuleType) and not is_library(value.__name__):
-            yield from (vars(value)[attribute] for attribute in sorted(attributes & vars(value).keys()))
-        else:
-            yield value
-
-
-def _note_codes(code: types.CodeType, function: types.FunctionType, world: World) -> None:
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            place = world.codes.setdefault((function.__module__, constant.co_qualname), [])
-            if all(constant is not known for known, _ in place):
-                place.append((constant, function.__globals__))
-            _note_codes(constant, function, world)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
