@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.connect import blocks, records
+from penstock.connect import blocks, file_pieces, records
 from penstock.connect.csv_options import Csv
 from penstock.connect.file_planner import FilesPlanner
 from penstock.connect.files import Files
@@ -365,6 +365,31 @@ def test_a_record_larger_than_the_limit_still_gets_through(tmp_path: Path) -> No
     _put(tmp_path / "in", "a", b"x" * 1000 + b"\ny\n")
     planner = Files(tmp_path / "in", format="text").planner(tmp_path / "s")
     assert planner.latest(planner.initial(), Limit(bytes=10)) == {"file": 0, "position": 1001}
+
+
+def test_positions_begin_anew_only_where_an_epoch_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are 2**23 of them for files; here there are four."""
+    monkeypatch.setattr(file_pieces, "FILE_BITS", 2)
+    for i in range(11):
+        _put(tmp_path / "in", f"{i:02d}", b"%d\n" % i)
+    source = Files(tmp_path / "in", format="text", ends="drained")
+    planner = source.planner(tmp_path / "s")
+    offset, ends, lines = planner.initial(), list[int](), list[str]()
+    while (end := planner.latest(offset, Limit())) != offset:
+        lines += read_range(source, planner, offset, end, 3)[0]["line"].to_list()
+        ends.append(end["file"])
+        offset = end
+    assert ends == [4, 8, 11]
+    assert lines == [str(i) for i in range(11)]
+    assert planner.finished(offset)
+
+
+def test_a_file_of_any_number_has_a_position() -> None:
+    for number in (0, (1 << 23) - 1, 1 << 23, 10**9):
+        piece = file_pieces.Piece(number, "a", 0, 1, 1, 0, 0, "taken")
+        assert 0 <= piece.place(0) < piece.place(10**12) < 2**63
 
 
 def test_many_small_files_become_one_batch(tmp_path: Path) -> None:

@@ -13,9 +13,21 @@ from penstock.errors import SourceUnavailable
 
 Missing = Literal["wait", "dead-letter"]
 POSITION_BITS = 40
+FILE_BITS = 23
+"""Positions count files modulo 2 to the power of this: an epoch ends where that begins anew."""
 EXPANDED = "expanded"
 """The folder beside the index where contents of compressed files are laid down. Savepoints leave it out."""
 _MOST = (1 << POSITION_BITS) - 1
+
+
+def place_of(number: int, position: int) -> int:
+    """Return the position of a place in a file; it ascends within an epoch."""
+    return (number & ((1 << FILE_BITS) - 1)) << POSITION_BITS | min(position, _MOST)
+
+
+def end_of_lap(number: int) -> int:
+    """Return the first number behind this one at which positions begin anew."""
+    return ((number >> FILE_BITS) + 1) << FILE_BITS
 
 
 def require_there(path: str, missing: Missing) -> None:
@@ -58,8 +70,8 @@ class Piece:
         return list(astuple(self))
 
     def place(self, position: int) -> int:
-        """A position over the source's whole life, from one inside of the file."""
-        return self.number << POSITION_BITS | min(position, _MOST)
+        """Return the position of a place in this file."""
+        return place_of(self.number, position)
 
     def fault(self, missing: Missing) -> str | None:
         """Why the file is not to be read, if it is not the one that was taken."""

@@ -24,7 +24,7 @@ from penstock.connect.file_cuts import (
     share_out,
 )
 from penstock.connect.file_index import FileEntry, FileIndex
-from penstock.connect.file_pieces import Piece, require_there
+from penstock.connect.file_pieces import Piece, end_of_lap, require_there
 from penstock.connect.file_scan import news, root_is_there, root_of
 from penstock.connect.records import Read, Room, cut_records
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
@@ -65,7 +65,7 @@ class FilesPlanner(SourcePlanner):
         self._check(number)
         self._limit = limit
         rows, most_bytes, first = limit.rows, limit.bytes, True
-        stop = min(len(self._index), number + _MOST_FILES)
+        stop = min(len(self._index), number + _MOST_FILES, end_of_lap(number))
         while number < stop and (rows is None or rows > 0) and (most_bytes is None or most_bytes > 0):
             entry = self._index[number]
             room = Room(rows, most_bytes, is_first=first)

@@ -37,7 +37,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What one task reads. ``position`` orders the splits of a source over its whole life."""
+    """What one task reads. ``position`` orders the splits of a source within an epoch."""
 
     position: int
     body: dict[str, Any]
@@ -47,8 +47,8 @@ class Split:
 class Batch:
     """Rows that lie together.
 
-    ``position`` is the place of the first row: it ascends in the source's own order and never
-    depends on how the input was cut into splits.
+    ``position`` is the place of the first row: within an epoch it ascends in the source's own order, and
+    it never depends on how the input was cut into splits.
     """
 
     position: int

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.connect.file_cuts import cut_lines, line_end_after, line_end_before, share_out
-from penstock.connect.file_pieces import Piece
+from penstock.connect.file_pieces import Piece, end_of_lap
 from penstock.connect.file_scan import mark_of
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.connect.spool import ended, segments
@@ -50,6 +50,8 @@ class SpoolPlanner(SourcePlanner):
                 place, count = line_end_after(path, position, end), 1
             if place < end or number + 1 not in there:
                 return {"segment": number, "position": max(place, position)}
+            if number + 1 == end_of_lap(start["segment"]):
+                return {"segment": number + 1, "position": 0}
             rows = None if rows is None else rows - count
             most_bytes = None if most_bytes is None else most_bytes - (place - position)
             number, position, is_first = number + 1, 0, is_first and place <= position

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.connect.file_pieces import POSITION_BITS
+from penstock.connect.file_pieces import place_of
 from penstock.connect.source import Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
 from penstock.net.live import read_captured, read_failure, spool_of
@@ -54,7 +54,7 @@ class InterfacePlanner(SourcePlanner):
         lost = [(end[name] - start[name], why) for name, why in _LOST.items() if end[name] > start[name]]
         found = self._inner.splits(start, end, parallelism)
         if lost and not found:
-            found = [Split(start["file"] << POSITION_BITS | start["position"], {"pieces": []})]
+            found = [Split(place_of(start["file"], start["position"]), {"pieces": []})]
         return [
             replace(split, body={**split.body, "lost": [] if i else [list(each) for each in lost]})
             for i, split in enumerate(found)

@@ -29,7 +29,7 @@ class CapturePiece:
 
     @property
     def place(self) -> int:
-        """The position of its first byte over the source's whole life."""
+        """Return the position of its first byte."""
         return self.piece.place(self.piece.start)
 
     def part(self, begin: Resume | None, end: int) -> CapturePiece:

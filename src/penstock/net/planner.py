@@ -13,7 +13,7 @@ from penstock.connect.expansion import TO_END, Measured
 from penstock.connect.file_contents import AHEAD, Bounds, FileContents, Packed
 from penstock.connect.file_cuts import Cut, ends_of_shares, share_out
 from penstock.connect.file_index import FileEntry
-from penstock.connect.file_pieces import Piece, require_there
+from penstock.connect.file_pieces import Piece, end_of_lap, require_there
 from penstock.connect.records import Room
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
@@ -66,7 +66,7 @@ class PcapPlanner(SourcePlanner):
             self.files.scan(end_all=True)
         self._check(number)
         rows, most_bytes, first = limit.rows, limit.bytes, True
-        stop = min(len(self._index), number + _MOST_FILES)
+        stop = min(len(self._index), number + _MOST_FILES, end_of_lap(number))
         while number < stop and (rows is None or rows > 0) and (most_bytes is None or most_bytes > 0):
             entry = self._index[number]
             position = max(position, entry.start)
