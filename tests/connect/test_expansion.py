@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -272,3 +274,46 @@ def test_an_epoch_ends_at_the_end_of_a_record_or_in_one_that_is_too_long(
     elif not span.is_end:
         within = [end for end in following if end <= start + most]
         assert span.position == (within[-1] if within else following[0])
+
+
+def parquet_epochs(
+    folder: Path, table: pa.Table, limit: Limit, **options: Any
+) -> list[tuple[Offset, Offset, pl.DataFrame, list[BadRecord]]]:
+    (folder / "in").mkdir()
+    pq.write_table(table, folder / "in" / "a.parquet", **options)
+    assert (folder / "in" / "a.parquet").stat().st_size < 100_000
+    schema = {name: {"n": int, "s": str, "t": str}[name] for name in table.schema.names}
+    return epochs(Files(folder / "in", format="parquet", schema=schema), folder / "s", limit)
+
+
+def test_millions_of_equal_rows_of_parquet_span_epochs(tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array(np.zeros(3_000_000, np.int64))})
+    found = parquet_epochs(tmp_path, table, Limit(bytes=4 * MIB), row_group_size=1_000_000)
+    sizes = [rows.height for _, _, rows, _ in found]
+    assert sum(sizes) == 3_000_000
+    assert max(sizes) * 8 <= 4 * MIB
+
+
+@pytest.mark.parametrize("length", [3_000, 90_000])
+def test_a_long_text_that_many_rows_of_parquet_share_spans_epochs(length: int, tmp_path: Path) -> None:
+    """Once the dictionary holds little else, and once it also holds many short ones."""
+    texts = ["x" * length, *(f"short {i}" for i in range(500))]
+    numbers = np.where(np.arange(20_000) % 40 == 0, np.arange(20_000) // 40 % 501, 0)
+    indices = pa.array(numbers if length > 10_000 else np.zeros(20_000, np.int64), pa.int32())
+    table = pa.table({"s": pa.DictionaryArray.from_arrays(indices, pa.array(texts)), "n": range(20_000)})
+    table = table.select(["s"])
+    (tmp_path / "a").mkdir()
+    found = parquet_epochs(tmp_path / "a", table, Limit(bytes=16 * MIB))
+    assert sum(rows.height for _, _, rows, _ in found) == 20_000
+    assert max(rows["s"].str.len_bytes().sum() for _, _, rows, _ in found) <= 17 * MIB
+
+
+def test_batches_of_long_rows_are_given_out_by_their_bytes(tmp_path: Path) -> None:
+    """Not when there are many of them: a split would be held in memory."""
+    put(tmp_path / "in", "a", (b"x" * MIB + b"\n") * 200)
+    source = Files(tmp_path / "in", format="text")
+    planner = source.planner(tmp_path / "s")
+    splits = planner.splits(planner.initial(), planner.latest(planner.initial(), Limit()), 1)
+    sizes = [batch.rows.height for split in splits for batch in source.read(split, print)]
+    assert sum(sizes) == 200
+    assert max(sizes) <= 70

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from penstock.connect.file_cuts import (
 from penstock.connect.file_index import FileEntry, FileIndex
 from penstock.connect.file_pieces import Piece, end_of_lap, require_there
 from penstock.connect.file_scan import news, root_is_there, root_of
+from penstock.connect.parquet_sizes import GroupSize, group_size
 from penstock.connect.records import Read, Room, cut_records
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
@@ -52,7 +54,7 @@ class FilesPlanner(SourcePlanner):
         self._index = FileIndex(Path(state_dir) / "files.jsonl")
         self._clock_ns = clock_ns
         self._scanned: tuple[int, int] | None = None  # the folder's time and the clock at the last scan
-        self._groups: dict[int, list[int]] = {}
+        self._groups: dict[int, list[GroupSize]] = {}
         self._contents = FileContents(Path(state_dir))
         self._limit = Limit()
 
@@ -174,7 +176,7 @@ class FilesPlanner(SourcePlanner):
             return TO_END
         if self._source.format != "parquet":
             return entry.size
-        return max(1, sum(self._row_groups(number, entry)))
+        return max(1, sum(group.rows for group in self._row_groups(number, entry)))
 
     def _cut(self, number: int, entry: FileEntry, position: int, room: Room, *, inside: bool) -> Cut:
         """How much of a file fits; the position stays where it is when nothing does."""
@@ -182,7 +184,7 @@ class FilesPlanner(SourcePlanner):
             return Cut(1, 1, 0)
         require_there(self._path(entry), self._source.missing)
         if self._source.format == "parquet":
-            return self._cut_parquet(number, entry, position, room.rows, room.bytes)
+            return self._cut_parquet(number, entry, position, room)
         try:
             if packed := self._packed(number):
                 return self._cut_compressed(packed, position, room, inside=inside)
@@ -243,27 +245,39 @@ class FilesPlanner(SourcePlanner):
             end = line_end_after(self._path(entry), end, entry.size)
         return Cut(end, 1, end - position)
 
-    def _cut_parquet(
-        self, number: int, entry: FileEntry, position: int, rows: int | None, most_bytes: int | None
-    ) -> Cut:
+    def _cut_parquet(self, number: int, entry: FileEntry, position: int, room: Room) -> Cut:
         total = self._length(number, entry)
-        width = max(1.0, entry.size / total)
-        left = total - position
-        if rows is not None:
-            left = min(left, rows)
-        if most_bytes is not None:
-            left = min(left, int(most_bytes / width))
-        return Cut(position + left, left, int(left * width))
+        end, left = position, room.bytes
+        begin = 0
+        for group in self._row_groups(number, entry):
+            here = max(position, begin)
+            begin += group.rows
+            if begin <= position:
+                continue
+            fits = begin - here if left is None else int(left / group.width)
+            end = min(begin, here + fits)
+            left = None if left is None else left - int((end - here) * group.width)
+            if end < begin:
+                break
+        else:
+            end = total
+        if room.rows is not None:
+            end = min(end, position + room.rows)
+        return Cut(end, end - position, 0 if room.bytes is None or left is None else room.bytes - left)
 
-    def _row_groups(self, number: int, entry: FileEntry) -> list[int]:
-        """Rows of each row group; empty when the file is no Parquet file: the reader says so in order."""
+    def _row_groups(self, number: int, entry: FileEntry) -> list[GroupSize]:
+        """The row groups; empty when the file is no Parquet file: the reader says so in order."""
         if number not in self._groups:
             if len(self._groups) > _MOST_FILES:
                 self._groups.clear()
-            require_there(self._path(entry), self._source.missing)
+            path, source = self._path(entry), self._source
+            require_there(path, source.missing)
+            enough = self._limit.bytes or sys.maxsize
             try:
-                meta = pq.read_metadata(self._path(entry))
-                self._groups[number] = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+                with pq.ParquetFile(path, memory_map=True) as file:
+                    groups = range(file.metadata.num_row_groups)
+                    found = [group_size(file, path, i, source.schema, enough) for i in groups]
+                self._groups[number] = found
             except (OSError, pa.ArrowException):
                 self._groups[number] = []
         return self._groups[number]
@@ -318,8 +332,8 @@ class FilesPlanner(SourcePlanner):
         """Return the last place up to ``target`` where the rest of a piece can be cut, or its beginning."""
         if self._source.format == "parquet":
             ends, place = [], 0
-            for rows in self._row_groups(rest.number, entry):
-                place += rows
+            for group in self._row_groups(rest.number, entry):
+                place += group.rows
                 ends.append(place)
             return max((end for end in ends if end <= target), default=rest.start)
         try:

@@ -15,12 +15,13 @@ from penstock.connect.blocks import RAW_BYTES, Begin, Block, byte_range, whole_r
 from penstock.connect.compression import BrokenStream, codec_of, decompressed
 from penstock.connect.expansion import Content
 from penstock.connect.file_pieces import Piece
+from penstock.connect.parquet_sizes import group_size
 from penstock.connect.parsing import Parser, TextLines
 from penstock.connect.parsing_access_log import AccessLogLines
 from penstock.connect.parsing_csv import CsvRows
 from penstock.connect.parsing_json import JsonLines
 from penstock.connect.records import count_breaks
-from penstock.connect.source import BATCH_ROWS, BadRecord, Batch, Reject, Split
+from penstock.connect.source import BATCH_BYTES, BATCH_ROWS, BadRecord, Batch, Reject, Split
 from penstock.errors import SourceUnavailable
 from penstock.frames.types import conform
 from penstock.topology.schema import Schema
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.connect.files import Files
 
 _ENOUGH_ROWS = 1 << 16
+_MOST_BATCH_BYTES = 256 << 20
+"""Rows of Parquet are read together only as far as they have no more than this if all are the longest."""
 _BOM = b"\xef\xbb\xbf"
 _COUNTED_BYTES = 1 << 30  # to say the number of a line, at most this much of a file is read again
 
@@ -36,11 +39,13 @@ _COUNTED_BYTES = 1 << 30  # to say the number of a line, at most this much of a 
 def read_pieces(source: Files, split: Split, reject: Reject) -> Iterator[Batch]:
     """The batches of a split, in order. What cannot be read goes to ``reject``."""
     held: list[Batch] = []
+    rows = size = 0
     for batch in _each_piece(source, split, reject):
         held.append(batch)
-        if sum(part.rows.height for part in held) >= _ENOUGH_ROWS:
+        rows, size = rows + batch.rows.height, size + int(batch.rows.estimated_size())
+        if rows >= _ENOUGH_ROWS or size >= BATCH_BYTES:  # few rows may be large
             yield _joined(held)
-            held = []
+            held, rows, size = [], 0, 0
     if held:
         yield _joined(held)
 
@@ -223,7 +228,9 @@ def _row_groups(
         row = begin
         try:
             if begin < piece.end and end > piece.start:
-                for batch in file.iter_batches(BATCH_ROWS, row_groups=[group], columns=list(schema.names)):
+                size = group_size(file, piece.path, group, schema, _MOST_BATCH_BYTES)
+                most = max(1, min(BATCH_ROWS, _MOST_BATCH_BYTES // max(1, size.longest)))
+                for batch in file.iter_batches(most, row_groups=[group], columns=list(schema.names)):
                     rows = _wanted(batch, row, piece)
                     if rows.height:
                         yield Batch(
