@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable
 
-from penstock.connect import delta
+from penstock.connect import console, delta
 from penstock.connect.collect import Collect
 from penstock.connect.console import Console
 from penstock.connect.delta import Delta
@@ -27,6 +27,8 @@ from penstock.connect.json_lines import JsonLines
 from penstock.connect.parquet import ParquetFiles
 from penstock.connect.sink import Sink, SinkContext, file_name
 from penstock.control.restarting import kind_of
+from penstock.control.run_directory import RunDirectory
+from penstock.control.run_reader import RunReader
 from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
@@ -387,6 +389,22 @@ def test_console_shows_the_first_rows_and_counts_all(tmp_path: Path) -> None:
     harness.epoch(0, [rows(0, 2)], [rows(2, 5)])
     assert harness.seen() == [("k0", 0), ("k1", 1), ("k2", 2)]
     assert "7 rows (first 3 shown)" in (tmp_path / "run" / "console.log").read_text()
+
+
+def test_a_console_log_that_has_grown_begins_anew_and_shows_each_epoch_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "LOG_BYTES", 1_000)
+    harness = _harness("console", tmp_path)
+    directory = RunDirectory(tmp_path / "run")
+    directory.path.mkdir()
+    reader, shown = RunReader(directory), list[str]()
+    for epoch in range(30):
+        harness.epoch(epoch, [rows(epoch, 1)])
+        harness.epoch(epoch, [rows(epoch, 1)], attempt="1")
+        shown += reader.console()
+    assert [line for line in shown if "epoch" in line] == [f"── out · epoch {n} · 1 rows" for n in range(30)]
+    assert sum(path.stat().st_size for path in (tmp_path / "run").glob("console*")) < 3_000
 
 
 def test_collect_reads_epochs_in_order_and_fills_new_columns(tmp_path: Path) -> None:

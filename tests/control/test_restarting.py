@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.control import incidents
 from penstock.control.incidents import (
     Incident,
     IncidentLog,
@@ -133,3 +134,47 @@ def test_only_the_newest_row_of_one_epoch_counts() -> None:
     log = [incident(1), incident(2), incident(2)]
     assert since_progress(log) == [incident(2), incident(2)]
     assert since_progress([]) == []
+
+
+def test_a_log_of_incidents_that_has_grown_begins_anew_and_numbers_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "LOG_BYTES", 500)
+    path = tmp_path / "incidents.jsonl"
+    told, seen = 0, list[int]()
+    for number in range(60):
+        IncidentLog(path).add(Incident(number, number, "death", "what", "action"))
+        fresh, told = IncidentLog(path).read_on(told)
+        seen += [incident.epoch for incident in fresh]
+    assert seen == list(range(60))
+    assert told == 60
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 1500
+    assert [incident.epoch for incident in read_incidents(path)][-5:] == [55, 56, 57, 58, 59]
+    assert IncidentLog(path).read(58) == read_incidents(path)[-2:]
+
+
+def test_a_log_of_incidents_that_was_only_just_put_aside_goes_on_from_there(tmp_path: Path) -> None:
+    path = tmp_path / "incidents.jsonl"
+    for number in range(3):
+        IncidentLog(path).add(Incident(number, number, "death", "what", "action"))
+    path.rename(tmp_path / "incidents.before.jsonl")
+    IncidentLog(path).add(Incident(3, 3, "death", "what", "action"))
+    assert [incident.epoch for incident in read_incidents(path)] == [0, 1, 2, 3]
+    assert IncidentLog(path).read_on(2)[1] == 4
+
+
+def test_incidents_that_several_processes_add_at_once_all_arrive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "LOG_BYTES", 20_000)
+    path = tmp_path / "incidents.jsonl"
+    children = []
+    for child in range(4):
+        if not (pid := os.fork()):
+            for number in range(50):
+                add_incident(path, Incident(number, 100 * child + number, "death", "what", "action"))
+            os._exit(0)
+        children.append(pid)
+    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0, 0]
+    found = [incident.epoch for incident in read_incidents(path)]
+    assert sorted(found) == sorted(100 * child + number for child in range(4) for number in range(50))

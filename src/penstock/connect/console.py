@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 LOG_NAME = "console.log"
+LOG_BYTES = 16 << 20
+"""A log that is larger begins anew; the one before it stays."""
 _LOOK_BACK_BYTES = 4 << 20
 
 
@@ -88,8 +90,12 @@ def _block(context: SinkContext, rows: int, parts: Sequence[pl.DataFrame], limit
 
 
 def _append_once(log: Path, header: str, block: str) -> None:
-    """Add a block, or the rest of it if a process died while it wrote."""
+    """Add a block, or the rest of it if a process died while it wrote. A log that is large begins anew."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and log.stat().st_size > LOG_BYTES and not _holds(log, header):
+        log.replace(_before(log))
+    elif _holds(_before(log), header):  # the log began anew after this block
+        return
     handle = os.open(log, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         size = os.fstat(handle).st_size
@@ -104,6 +110,21 @@ def _append_once(log: Path, header: str, block: str) -> None:
             os.pwrite(handle, data, begin + place)
     finally:
         os.close(handle)
+
+
+def _before(log: Path) -> Path:
+    return log.with_name(f"{log.stem}.before{log.suffix}")
+
+
+def _holds(log: Path, header: str) -> bool:
+    """Return whether the end of a log holds a block, or a part of it."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _LOOK_BACK_BYTES))
+            return _torn_or_done(file.read(), header.encode()) is not None
+    except FileNotFoundError:
+        return False
 
 
 def _torn_or_done(tail: bytes, header: bytes) -> int | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from penstock.control.line_log import append_line
 
+LOG_BYTES = 4 << 20
+"""A log that is larger begins anew; the one before it stays."""
 Kind = Literal["death", "code", "away", "final", "handled"]
 
 
@@ -35,8 +39,11 @@ class Incident:
 
 
 def add_incident(log: Path, incident: Incident) -> None:
-    """Append to the log; on disk before this returns."""
-    append_line(log, incident.to_json().encode(), durably=True)
+    """Append to the log; on disk before this returns. A log that has grown large begins anew."""
+    with _locked(log):
+        if log.stat().st_size > LOG_BYTES:
+            _begin_anew(log)
+        append_line(log, incident.to_json().encode(), durably=True)
 
 
 class IncidentLog:
@@ -46,9 +53,15 @@ class IncidentLog:
         self._path = path
         self._kept: list[Incident] = []
 
-    def read(self) -> list[Incident]:
-        """All incidents, oldest first."""
-        return [*read_incidents(self._path), *self._kept]
+    def read(self, since: int = 0) -> list[Incident]:
+        """Return the incidents from a number on, oldest first; the oldest of all may have been dropped."""
+        return self.read_on(since)[0]
+
+    def read_on(self, since: int) -> tuple[list[Incident], int]:
+        """Return the incidents from a number on, and the number that the next one will have."""
+        first, found = _numbered(self._path)
+        found += self._kept
+        return found[max(0, since - first) :], first + len(found)
 
     def add(self, incident: Incident) -> None:
         """Append an incident, and what was kept before it."""
@@ -61,17 +74,57 @@ class IncidentLog:
 
 def read_incidents(log: Path) -> list[Incident]:
     """All incidents, oldest first; a line that a crash has torn is passed over."""
+    return _numbered(log)[1]
+
+
+def _numbered(log: Path) -> tuple[int, list[Incident]]:
+    """Return the incidents that are kept, and the number of the first one of them."""
+    first, old = _read(_before(log))
+    begins, new = _read(log)
+    # Without its first line the new log was just begun: it goes on where the old one ends.
+    return (begins, new) if begins > first + len(old) else (first, [*old, *new])
+
+
+def _read(log: Path) -> tuple[int, list[Incident]]:
     try:
         lines = log.read_bytes().splitlines()
     except FileNotFoundError:
-        return []
-    found = []
+        return 0, []
+    first, found = 0, []
     for line in lines:
         try:
-            found.append(Incident(**json.loads(line)))
+            values = json.loads(line)
+            if "earlier" in values:
+                first = int(values["earlier"])
+            else:
+                found.append(Incident(**values))
         except (ValueError, TypeError):
             continue
-    return found
+    return first, found
+
+
+def _before(log: Path) -> Path:
+    return log.with_name(f"{log.stem}.before{log.suffix}")
+
+
+def _begin_anew(log: Path) -> None:
+    """Put the log aside in place of the one before; the new one says how many incidents came earlier."""
+    first, found = _read(log)
+    earlier = json.dumps({"earlier": first + len(found)}).encode()
+    log.replace(_before(log))
+    append_line(log, earlier, durably=True)
+
+
+@contextmanager
+def _locked(log: Path) -> Iterator[None]:
+    """Keep other processes from adding to the log, which one of them may put aside."""
+    while True:
+        with open(log, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):
+                if os.fstat(file.fileno()).st_ino == log.stat().st_ino:
+                    yield
+                    return
 
 
 def since_progress(incidents: Sequence[Incident]) -> list[Incident]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from penstock.control.progress import Progress
 from penstock.control.run_directory import RunDirectory, read_progress
@@ -40,11 +41,25 @@ class RunReader:
 
     def console(self) -> list[str]:
         """Lines of console sinks since the last call."""
+        log = self._directory.console_log
         try:
-            with open(self._directory.console_log) as file:
+            with open(log, "rb") as file:
+                text = b""
+                if file.seek(0, os.SEEK_END) < self._console_read:  # the log began anew
+                    text = _read_from(log.with_name("console.before.log"), self._console_read)
+                    self._console_read = 0
                 file.seek(self._console_read)
-                text = file.read()
+                text += file.read()
                 self._console_read = file.tell()
         except FileNotFoundError:
             return []
-        return text.splitlines()
+        return text.decode(errors="replace").splitlines()
+
+
+def _read_from(path: Path, place: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            file.seek(place)
+            return file.read()
+    except FileNotFoundError:
+        return b""

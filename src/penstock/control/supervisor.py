@@ -31,7 +31,7 @@ class SupervisedRun:
     def __init__(self, request: Request, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.run_directory = RunDirectory(request.directory)
         self._incidents = IncidentLog(self.run_directory.incidents)
-        self._told = len(self._incidents.read())
+        self._told = self._incidents.read_on(0)[1]
         self.request = replace(request, old_incidents=self._told)
         self.driver: DriverProcess | None = None
         self.spare: DriverProcess | None = None
@@ -56,8 +56,7 @@ class SupervisedRun:
 
     def console(self) -> list[str]:
         """Lines of console sinks and new incidents, since the last call."""
-        incidents = self._incidents.read()
-        fresh, self._told = incidents[self._told :], len(incidents)
+        fresh, self._told = self._incidents.read_on(self._told)
         lines = [f"incident at epoch {i.epoch}: {i.what}\n  → {i.action}" for i in fresh]
         return [*self._reader.console(), *lines]
 
@@ -162,7 +161,7 @@ class SupervisedRun:
     def _settle(self, what: str, kind: Kind) -> None:
         """Log the driver's end and set the time of the next start; raises if there is none."""
         incident = Incident(time.time_ns(), next_epoch(self.run_directory.checkpoint), kind, what, "")
-        before = self._incidents.read()[self.request.old_incidents :]
+        before = self._incidents.read(self.request.old_incidents)
         decision = decide(self.request.policy, before, incident)
         self._incidents.add(replace(incident, action=decision.action))
         if decision.wait_s is None:

@@ -126,7 +126,7 @@ class Driver:
         """Log the failure and wait before the next attempt; an answer if there is none."""
         epoch = next_epoch(self._directory.checkpoint)
         incident = Incident(time.time_ns(), epoch, kind_of(error), str(error), "")
-        before = self._incidents.read()[self.request.old_incidents :]
+        before = self._incidents.read(self.request.old_incidents)
         decision = decide(self.request.policy, before, incident)
         if not isinstance(error, _NOT_OURS):
             self._incidents.add(replace(incident, action=decision.action))
