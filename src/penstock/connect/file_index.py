@@ -10,15 +10,18 @@ import json
 import os
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from penstock.connect.sink import write_atomically
 from penstock.errors import RunDirectoryBroken
 
 Kind = Literal["taken", "growing", "changed"]
+_FORGOTTEN = b"forgotten "
+"""How a log begins that was written anew: the first number, and how many entries without one follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,67 +40,117 @@ class FileEntry:
 
     def to_line(self) -> bytes:
         """The entry as a line of the log, with a checksum: a changed size would mean other rows."""
-        text = json.dumps(list(astuple(self))).encode()
-        return b"%s\t%08x\n" % (text, zlib.crc32(text))
+        return _sealed(json.dumps(list(astuple(self))).encode())
 
     @classmethod
     def of_line(cls, line: bytes) -> FileEntry:
         """Raises ValueError for a damaged line. Lines had no checksum at first, and are read still."""
-        text, tab, mark = line.partition(b"\t")
-        if tab and mark != b"%08x" % zlib.crc32(text):
-            raise ValueError("its checksum does not fit")
-        return cls(*json.loads(text))
+        return cls(*json.loads(_unsealed(line)))
+
+
+def _sealed(text: bytes) -> bytes:
+    return b"%s\t%08x\n" % (text, zlib.crc32(text))
+
+
+def _unsealed(line: bytes) -> bytes:
+    text, tab, mark = line.partition(b"\t")
+    if tab and mark != b"%08x" % zlib.crc32(text):
+        raise ValueError("its checksum does not fit")
+    return text
 
 
 class FileIndex:
     """Numbered entries, durable before anyone is told their number.
 
-    In memory it costs about 200 bytes per file.
+    In memory it costs about 200 bytes per file. Entries that no offset names any more are `forgotten`: of
+    files that are still there only the last entry stays, without its number.
     """
 
     def __init__(self, log: Path) -> None:
         self._log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._clear()
+        with self._locked():
+            pass
+
+    def _clear(self) -> None:
+        self._inode = -1
         self._read_to = 0
+        self._base = 0
+        """The number of the first entry; those before are forgotten."""
+        self._known: dict[str, FileEntry] = {}
+        """The last entries of files whose entries have no number any more."""
         self._paths: list[str] = []
         self._numbers = {"size": array("q"), "mtime_ns": array("q"), "mark": array("Q")}
         self._kinds: dict[int, Kind] = {}
         self._starts: dict[int, int] = {}
         self._latest: dict[str, int] = {}
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked():
-            pass
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return self._base + len(self._paths)
 
     def __getitem__(self, number: int) -> FileEntry:
-        if not 0 <= number < len(self):
+        if not self._base <= number < len(self):
             raise IndexError(number)
-        size, mtime_ns, mark = (values[number] for values in self._numbers.values())
+        at = number - self._base
+        size, mtime_ns, mark = (values[at] for values in self._numbers.values())
         kind, start = self._kinds.get(number, "taken"), self._starts.get(number, 0)
-        return FileEntry(self._paths[number], size, mtime_ns, mark, kind, start)
+        return FileEntry(self._paths[at], size, mtime_ns, mark, kind, start)
+
+    @property
+    def base(self) -> int:
+        """The number of the first entry that is not forgotten."""
+        return self._base
+
+    def paths(self) -> Iterator[str]:
+        """Yield all paths that are known."""
+        yield from self._known
+        yield from self._latest
 
     def latest(self, path: str) -> FileEntry | None:
         """What was last written down about a path."""
         number = self._latest.get(path)
-        return None if number is None else self[number]
+        return self._known.get(path) if number is None else self[number]
 
     def is_known(self, path: str, size: int, mtime_ns: int) -> bool:
         """Whether nothing has changed since a path was written down. Asked for every file at every scan."""
-        number = self._latest.get(path, -1)
-        sizes, times = self._numbers["size"], self._numbers["mtime_ns"]
-        return number >= 0 and sizes[number] == size and times[number] == mtime_ns
+        number = self._latest.get(path)
+        if number is None:
+            entry = self._known.get(path)
+            return entry is not None and (entry.size, entry.mtime_ns) == (size, mtime_ns)
+        at, sizes, times = number - self._base, self._numbers["size"], self._numbers["mtime_ns"]
+        return sizes[at] == size and times[at] == mtime_ns
 
     def touched(self, path: str, mtime_ns: int) -> None:
         """A file has another time and is the same all the same. Not written down: it is found again."""
-        self._numbers["mtime_ns"][self._latest[path]] = mtime_ns
+        number = self._latest.get(path)
+        if number is None:
+            self._known[path] = replace(self._known[path], mtime_ns=mtime_ns)
+        else:
+            self._numbers["mtime_ns"][number - self._base] = mtime_ns
 
     def bytes_from(self, number: int) -> int:
         """The bytes of all files from a number on."""
         sizes = self._numbers["size"]
-        reported = sum(sizes[n] for n, kind in self._kinds.items() if n >= number and kind == "changed")
+        reported = sum(self[n].size for n, kind in self._kinds.items() if n >= number and kind == "changed")
         before = sum(start for n, start in self._starts.items() if n >= number)
-        return sum(sizes[number:]) - reported - before
+        return sum(sizes[max(0, number - self._base) :]) - reported - before
+
+    def forget(self, below: int, gone: Collection[str]) -> None:
+        """Drop the entries below a number, and everything about paths that are gone and only there.
+
+        No offset may name these numbers any more. The log is written anew, in one step.
+        """
+        with self._locked():
+            below = min(max(below, self._base), len(self))
+            old = {path: self.latest(path) for path in self.paths() if self._latest.get(path, -1) < below}
+            kept = [entry for path, entry in old.items() if entry is not None and path not in gone]
+            lines = [_FORGOTTEN + json.dumps([below, len(kept)]).encode()]
+            entries = [*kept, *(self[n] for n in range(below, len(self)))]
+            data = b"".join([_sealed(lines[0]), *(entry.to_line() for entry in entries)])
+            write_atomically(self._log, data)
+        with self._locked():
+            pass  # it is another file now, and is read once
 
     def append(self, entries: Iterable[FileEntry]) -> None:
         """Write entries down; durable when this returns. What another process added is kept."""
@@ -121,29 +174,55 @@ class FileIndex:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """The log, up to date and without a torn last line; only one process at a time."""
-        handle = os.open(self._log, os.O_RDWR | os.O_CREAT, 0o644)
+        while True:
+            handle = os.open(self._log, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if not self._is_current(handle):  # written anew while this one waited
+                    continue
+                self._catch_up(handle)
+                yield handle
+                return
+            finally:
+                os.close(handle)
+
+    def _is_current(self, handle: int) -> bool:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            self._catch_up(handle)
-            yield handle
-        finally:
-            os.close(handle)
+            return os.fstat(handle).st_ino == self._log.stat().st_ino
+        except FileNotFoundError:
+            return False
 
     def _catch_up(self, handle: int) -> None:
+        if self._inode != os.fstat(handle).st_ino:
+            self._clear()
+            self._inode = os.fstat(handle).st_ino
         data = os.pread(handle, os.fstat(handle).st_size - self._read_to, self._read_to)
         whole = data.rfind(b"\n") + 1
         if whole < len(data):  # a crash while writing; no offset names what was not synced
             os.ftruncate(handle, self._read_to + whole)
-        for line in data[:whole].split(b"\n")[:-1]:
-            try:
+        lines = data[:whole].split(b"\n")[:-1]
+        try:
+            lines = self._known_of(lines) if self._read_to == 0 else lines
+            for line in lines:
                 self._remember(FileEntry.of_line(line))
-            except (ValueError, TypeError) as error:
-                raise RunDirectoryBroken(
-                    path=self._log,
-                    what=f"line {len(self) + 1} is damaged ({error})",
-                    next_step="restore the file from a savepoint or another copy, or begin a new run",
-                ) from error
+        except (ValueError, TypeError) as error:
+            raise RunDirectoryBroken(
+                path=self._log,
+                what=f"line {len(self) - self._base + len(self._known) + 1} is damaged ({error})",
+                next_step="restore the file from a savepoint or another copy, or begin a new run",
+            ) from error
         self._read_to += whole
+
+    def _known_of(self, lines: list[bytes]) -> list[bytes]:
+        """Take what a log that was written anew begins with; return the lines of numbered entries."""
+        if not lines or not lines[0].startswith(_FORGOTTEN):
+            return lines
+        base, count = json.loads(_unsealed(lines[0]).removeprefix(_FORGOTTEN))
+        if len(lines) < 1 + count:
+            raise ValueError("entries are missing")
+        known = [FileEntry.of_line(line) for line in lines[1 : 1 + count]]
+        self._base, self._known = base, {entry.path: entry for entry in known}
+        return lines[1 + count :]
 
     def _remember(self, entry: FileEntry) -> None:
         if entry.kind != "taken":
@@ -151,6 +230,7 @@ class FileIndex:
         if entry.start:
             self._starts[len(self)] = entry.start
         self._latest[entry.path] = len(self)
+        self._known.pop(entry.path, None)
         self._paths.append(entry.path)
         for name, values in self._numbers.items():
             values.append(getattr(entry, name))

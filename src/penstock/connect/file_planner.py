@@ -24,9 +24,10 @@ from penstock.connect.file_cuts import (
     line_end_after,
     share_out,
 )
+from penstock.connect.file_forgetting import Forgetting
 from penstock.connect.file_index import FileEntry, FileIndex
 from penstock.connect.file_pieces import Piece, end_of_lap, require_there
-from penstock.connect.file_scan import news, root_is_there, root_of
+from penstock.connect.file_scan import find, news, root_is_there, root_of
 from penstock.connect.parquet_sizes import GroupSize, group_size
 from penstock.connect.records import Read, Room, cut_records
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
@@ -57,6 +58,7 @@ class FilesPlanner(SourcePlanner):
         self._groups: dict[int, list[GroupSize]] = {}
         self._contents = FileContents(Path(state_dir))
         self._limit = Limit()
+        self._forgetting = Forgetting(self._index, lambda: (f.name for f in find(source.path)), clock_ns)
 
     def initial(self) -> Offset:
         return {"file": 0, "position": 0}
@@ -86,6 +88,7 @@ class FilesPlanner(SourcePlanner):
         return {"file": number, "position": position}
 
     def splits(self, start: Offset, end: Offset, parallelism: int) -> list[Split]:
+        self._check(start["file"])
         self._check(end["file"])
         whole = [(piece, self._weight(piece)) for piece in self._pieces(start, end)]
         share = max(self.min_split_bytes, sum(weight for _, weight in whole) / max(1, parallelism))
@@ -98,8 +101,9 @@ class FilesPlanner(SourcePlanner):
         ]
 
     def commit(self, end: Offset) -> None:
-        """Remove what was laid down of contents before ``end``."""
+        """Remove what was laid down of contents before ``end``, and what is known of files that are gone."""
         self._contents.forget_before(end["file"], end["position"])
+        self._forgetting.committed(end["file"])
 
     def backlog(self, offset: Offset) -> Backlog:
         self._scan()
@@ -145,6 +149,10 @@ class FilesPlanner(SourcePlanner):
         self._scanned = (folder_ns, now)
 
     def _check(self, number: int) -> None:
+        if number < self._index.base:
+            what = f"the offset names file {number}, but those before {self._index.base} are forgotten"
+            step = "go on from a newer epoch or a savepoint, or begin a new run"
+            raise SourceUnavailable(source="files", what=what, where=self._source.path, next_step=step)
         if number > len(self._index):
             what = f"the checkpoint names file {number}, but the index of files has only {len(self._index)}"
             step = "restore files.jsonl, which lies beside the checkpoint, or begin a new run"

@@ -19,6 +19,8 @@ _LOST = {
     "dropped": "the kernel dropped them, because this machine was too slow to take them",
     "refused": "the spool was full; raise spool_bytes, or make the topology faster",
 }
+_FORGET_AT = 1_000
+"""So many removed files are dropped from the index together: each time it is written anew."""
 
 
 class InterfacePlanner(SourcePlanner):
@@ -35,6 +37,7 @@ class InterfacePlanner(SourcePlanner):
         self._inner = PcapPlanner(source.packets.at(self._spool), state_dir)
         self._read_to = 0
         self._candidates: set[str] = set()
+        self._removed: set[str] = set()
 
     def initial(self) -> Offset:
         return {**self._inner.initial(), **dict.fromkeys(_LOST, 0)}
@@ -63,7 +66,8 @@ class InterfacePlanner(SourcePlanner):
     def commit(self, end: Offset) -> None:
         """Remove files of which all was read and to which nothing will be added."""
         index = self._inner.files.index
-        self._candidates.update(index[number].path for number in range(self._read_to, end["file"]))
+        begin = max(self._read_to, index.base)
+        self._candidates.update(index[number].path for number in range(begin, end["file"]))
         self._read_to = max(self._read_to, end["file"])
         waiting = {index[number].path for number in range(end["file"], len(index))}
         newest = max((path.name for path in self._spool.glob("*.pcap")), default="")
@@ -73,6 +77,10 @@ class InterfacePlanner(SourcePlanner):
             if name < newest and entry is not None and entry.kind == "taken" and size in (entry.size, None):
                 path.unlink(missing_ok=True)
                 self._candidates.discard(name)
+                self._removed.add(name)
+        if len(self._removed) >= _FORGET_AT:
+            index.forget(end["file"], frozenset(self._removed))
+            self._removed.clear()
 
     def backlog(self, offset: Offset) -> Backlog:
         return self._inner.backlog(offset)
