@@ -6,7 +6,7 @@ import bz2
 import gzip
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 

@@ -69,6 +69,13 @@ def test_a_stopped_run_is_saved_under_its_lock(run: RunDirectory) -> None:
     assert not list((run.path / "savepoints").glob(".*"))  # nothing is left of the making
 
 
+def test_what_can_be_made_again_from_compressed_files_is_left_out(run: RunDirectory) -> None:
+    segment = run.planners / "orders" / "expanded" / "0" / "00000000.segment"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b"content")
+    assert not [name for name in create(run.path).manifest.files if "expanded" in name]
+
+
 @pytest.mark.long
 def test_a_running_topology_is_held_for_the_links_only(run: RunDirectory) -> None:
     with running(run):
