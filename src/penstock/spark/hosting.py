@@ -71,7 +71,7 @@ class Host:
         move = next((self._move(row) for row in rows if row.kind in STEPS), None)
         if move is not None and move.step == "import":
             move.carry_out(shelf, mirrored)
-        departures: list[Departure] = []
+        departures: Iterable[Departure] = ()
         held = _CACHE.take(key)
         if arrivals or times:
             departures, held = run.run(arrivals, max(times, default=None), mirrored, held)
