@@ -16,7 +16,7 @@ from penstock.apps.click_stream import Site, truth
 from penstock.apps.click_stream.following import Matches
 from penstock.apps.click_stream.wanted import Wanted
 from penstock.errors import BadArgument
-from penstock.testing import engine, run
+from penstock.testing import ReferenceRun, engine, run
 
 SITE = Site(rate=200.0)
 REQUESTS = 20_000
@@ -58,6 +58,17 @@ def test_trends_are_those_of_the_truth_however_epochs_are_cut(
     assert _ranked(results["trends"]) == expected
     assert results["late-visits"].height == 0
     assert results["methods"]["requests"].max() == REQUESTS
+
+
+def test_a_request_that_claims_more_bytes_than_a_total_holds_is_put_aside(tmp_path: Path) -> None:
+    line = '10.0.0.1 - - [01/Jan/2026:00:00:0{} +0000] "GET /a HTTP/1.1" 200 {} "-" "-"\n'
+    sizes = (*[10**18 - 1] * 10, 40)  # nine of the greatest that a log line may tell fit a total
+    (tmp_path / "a.log").write_text("".join(line.format(n % 10, size) for n, size in enumerate(sizes)))
+    told = ReferenceRun(click_stream.topology(tmp_path, **OPTIONS))
+    told.drain()
+    assert told.result()["methods"].select("requests", "bytes").rows()[-1] == (10, 9 * (10**18 - 1) + 40)
+    [letter] = told.letters().iter_rows(named=True)
+    assert f"value 'bytes' of method 'GET' is {9 * (10**18 - 1)}" in letter["reason"]
 
 
 def test_the_text_of_the_made_up_log_says_what_its_columns_say(logs: Path) -> None:

@@ -75,7 +75,8 @@ def topology(
         bytes_per_epoch=None if is_made_up else bytes_per_epoch,
     )
     totals = requests.flat_map("by-method", by_method).key_by("method")
-    totals.process("totals", MethodTotals(), parallelism=1).sink("methods", ps.Delta(f"{directory}/methods"))
+    summed = totals.process("totals", MethodTotals(), parallelism=1, on_error="dead-letter")
+    summed.sink("methods", ps.Delta(f"{directory}/methods"))
     sliding = ps.sliding(length=window, every=slide)
     visits = requests.flat_map("visits", Visits(cookie, skip))
     follow = _following(length, patterns, away, sliding)

@@ -9,6 +9,7 @@ import polars as pl
 
 from penstock.errors import BadArgument
 from penstock.frames.hashing import stable_hash
+from penstock.operators.integer_sums import may_exceed
 
 ASSETS = r"(?i)\.(gif|jpe?g|png|ico|bmp|svg|webp|css|js|map|woff2?|ttf)$"
 """Files that belong to pages: their requests say nothing about where a user goes."""
@@ -54,8 +55,20 @@ class Visits:
 
 
 def by_method(requests: pl.DataFrame) -> pl.DataFrame:
-    """Requests → what to add to the totals of each method."""
+    """Requests → what to add to the totals of each method.
+
+    Requests that claim so many bytes that their sum may not fit are added one by one: the first that does not
+    fit its total becomes a dead letter.
+    """
     answered = pl.col("status")
+    if may_exceed(requests["bytes"]):
+        return requests.select(
+            method=pl.col("method").fill_null("-"),
+            requests=pl.lit(1, pl.Int64),
+            bytes=pl.col("bytes").fill_null(0),
+            errors=(answered >= 400).fill_null(value=False).cast(pl.Int64),
+            invalid=(answered == 400).fill_null(value=False).cast(pl.Int64),
+        )
     return requests.group_by(method=pl.col("method").fill_null("-"), maintain_order=True).agg(
         requests=pl.len().cast(pl.Int64),
         bytes=pl.col("bytes").sum(),

@@ -102,7 +102,7 @@ def topology(
     if notify is not None:
         joined.sink("notify", ps.Http(notify))
     joined.output("late").sink("late", ps.Delta(f"{directory}/late"))
-    joined.key_by("plan").process("plans", PerPlan(), parallelism=1).sink(
-        "per-plan", ps.Delta(f"{directory}/per-plan")
-    )
+    # A quota comes from elsewhere and may be any number: one that does not fit the total is put aside.
+    plans = joined.key_by("plan").process("plans", PerPlan(), parallelism=1, on_error="dead-letter")
+    plans.sink("per-plan", ps.Delta(f"{directory}/per-plan"))
     return top
