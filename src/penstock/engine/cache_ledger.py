@@ -31,7 +31,7 @@ def machine_ledger() -> Path:
     """Return the path of this user's ledger on this machine."""
     shared = Path("/dev/shm")
     base = shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())
-    return base / f"penstock-{os.getuid()}" / "state-cache"
+    return base / f"penstock-{os.getuid()}" / f"state-cache-{_SIZE}"
 
 
 def machine_bytes() -> int:

@@ -158,7 +158,7 @@ def put_word(acc: Any, word: Any, limb: Any, sign: Any) -> Any:
 
 @step
 def magnitude(value: Any) -> Any:
-    """The size of an integer of 64 bits, also of the least one, which has no positive counterpart."""
+    """Return the size of an integer of 64 bits, also of the least one, which has no positive counterpart."""
     return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
 
 

@@ -116,9 +116,9 @@ def tidy(untidy: Column, sorted_sizes: Column, times: Column, heads: Column, are
 
 @step
 def after(times: Any, arena: Any, begin: Any, end: Any, bound: Any) -> Any:
-    """The first place of a list, of those from begin to end, whose time is behind the bound.
+    """Return the first place from begin to end whose time is behind the bound, and how often it looked.
 
-    Looks from the end in growing steps, since most bounds are near it; also gives how often it looked.
+    Looks from the end in growing steps, since most bounds are near it.
     """
     looked, width, high = 1, 1, end
     low = end - 1

@@ -282,10 +282,10 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:
-    """The sum of a column, which is exact: floats are rounded once.
+    """Add a column up exactly; a sum of floats is rounded once.
 
-    A sum of integers or durations that its type cannot hold is not emitted: its window and group become a
-    dead letter that tells the sum.
+    A window whose sum of integers or durations does not fit their type becomes a dead letter, which tells
+    the sum.
     """
     return Sum(column)
 

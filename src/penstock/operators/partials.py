@@ -76,7 +76,7 @@ class Figures:
         return partials.with_columns(missing) if missing else partials
 
     def figured(self, parts: pl.DataFrame, time: str) -> pl.DataFrame:
-        """Parts → figures, and ``REASON`` where a row gives none."""
+        """Return the figures of parts, with a column ``REASON`` if a row gives none."""
         found = parts.select(self.results(time))
         told = [
             reason for name, a in self.aggregates if (reason := self._misfits(name, a, parts)) is not None
