@@ -17,6 +17,8 @@ USED, UNTIDY, LOOKED = range(3)
 _SHIFTED = 64
 """A row that is behind more rows than this waits at the end of its list until `tidy` sorts it in."""
 
+_SHORT = 8
+
 
 @step
 def room_for(size: Any) -> Any:
@@ -24,6 +26,38 @@ def room_for(size: Any) -> Any:
     while room < size:
         room *= 2
     return room
+
+
+@step
+def words_needed(head: Any, arena: Any) -> Any:
+    """Return how many words another row of a key takes at the end of the arena: none if its list has room."""
+    if head >= 0:
+        return 0 if head == 0 else 3
+    size = abs(arena[-head - 1])
+    return 1 + 2 * size if size & (size - 1) == 0 else 0  # full at each power of two
+
+
+@step
+def move(head: Any, arena: Any, used: Any) -> Any:
+    """Put the rows of a key, one or many, at the end of the arena, with room for one more at least."""
+    if head > 0:
+        arena[used], arena[used + 1] = 1, head - 1
+    else:
+        for j in range(abs(arena[-head - 1]) + 1):
+            arena[used + j] = arena[-head - 1 + j]
+    return -(used + 1)
+
+
+@step
+def insert(row: Any, at: Any, times: Any, arena: Any) -> Any:
+    """Put a row into a list in its place; return how many rows made way."""
+    arena[at] += 1
+    place = at + arena[at]
+    while place > at + 1 and times[arena[place - 1]] > times[row]:
+        arena[place] = arena[place - 1]
+        place -= 1
+    arena[place] = row
+    return at + arena[at] - place
 
 
 # A row makes its key's list untidy once at most. A list that has no room where it is ends the loop.
@@ -50,37 +84,23 @@ def enter(
         if heads[key] == 0:
             heads[key] = row + 1
             continue
-        if heads[key] > 0:
-            if used + 3 > len(arena):
-                done = i
-                break
-            arena[used], arena[used + 1] = 1, heads[key] - 1
-            heads[key] = -(used + 1)
-            used += 3
+        needed = words_needed(heads[key], arena)
+        if used + needed > len(arena):
+            done = i
+            break
+        if needed > 0:
+            heads[key] = move(heads[key], arena, used)
+            used += needed
         at = -heads[key] - 1
-        size = abs(arena[at])
-        if size >= 2 and room_for(size) == size:  # full: move it
-            if used + 1 + 2 * size > len(arena):
-                done = i
-                break
-            for j in range(size + 1):
-                arena[used + j] = arena[at + j]
-            at, heads[key] = used, -(used + 1)
-            used += 1 + 2 * size
-        if arena[at] > _SHIFTED and times[arena[at + 1 + size - _SHIFTED]] > times[row]:
-            untidy[count], sorted_sizes[count] = key, size
+        if arena[at] > _SHIFTED and times[arena[at + 1 + arena[at] - _SHIFTED]] > times[row]:
+            untidy[count], sorted_sizes[count] = key, arena[at]
             count += 1
-            arena[at] = -size
-        place = at + 1 + size
-        if arena[at] < 0:
-            arena[at] -= 1
+            arena[at] = -arena[at]
+        if arena[at] > 0:
+            looked += insert(row, at, times, arena)
         else:
-            arena[at] += 1
-            while place > at + 1 and times[arena[place - 1]] > times[row]:
-                arena[place] = arena[place - 1]
-                place -= 1
-                looked += 1
-        arena[place] = row
+            arena[at] -= 1
+            arena[at - arena[at]] = row
     counters[USED], counters[UNTIDY], counters[LOOKED] = used, count, looked
     return done
 
@@ -118,9 +138,13 @@ def tidy(untidy: Column, sorted_sizes: Column, times: Column, heads: Column, are
 def after(times: Any, arena: Any, begin: Any, end: Any, bound: Any) -> Any:
     """Return the first place from begin to end whose time is behind the bound, and how often it looked.
 
-    Looks from the end in growing steps, since most bounds are near it.
+    Looks from the end in growing steps, since most bounds are near it; one by one in a short list.
     """
     looked, width, high = 1, 1, end
+    if end - begin <= _SHORT:
+        while high > begin and times[arena[high - 1]] > bound:
+            high -= 1
+        return high, end - high + 1
     low = end - 1
     while low >= begin and times[arena[low]] > bound:
         high = low
