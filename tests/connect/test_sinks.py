@@ -248,18 +248,19 @@ def test_delta_with_many_partitions_is_not_compacted_by_every_epoch(tmp_path: Pa
 def test_delta_does_not_merge_large_files_again_with_every_small_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta, "_TIERS_BYTES", (2_000, 20_000, 200_000))
-    sink, written = Delta(tmp_path / "table", compact_every=4), 0
-    for epoch in range(120):
-        _commit(sink, _context(tmp_path, epoch, SCHEMA), rows(epoch * 10, 10))
+    monkeypatch.setattr(delta, "_TIERS_BYTES", (20_000, 200_000, 2_000_000))
+    sink, written = Delta(tmp_path / "table", compact_every=8), 0
+    for epoch in range(200):
+        noise = [os.urandom(250).hex() for _ in range(20)]
+        _commit(sink, _context(tmp_path, epoch, SCHEMA), rows(epoch, 20).with_columns(key=pl.Series(noise)))
     for operation in DeltaTable(sink.path).history():
         if operation["operation"] == "OPTIMIZE":
             written += json.loads(operation["operationMetrics"]["filesAdded"])["totalSize"]
     size = sum(
         Path(path.removeprefix("file://")).stat().st_size for path in DeltaTable(sink.path).file_uris()
     )
-    assert len(DeltaTable(sink.path).file_uris()) <= 3 * 4 + 2
-    assert written < 40 * size
+    assert len(DeltaTable(sink.path).file_uris()) <= 3 * 8 + 2
+    assert written < 7 * size
 
 
 def test_delta_keeps_the_number_of_files_bounded(tmp_path: Path) -> None:
@@ -391,20 +392,23 @@ def test_console_shows_the_first_rows_and_counts_all(tmp_path: Path) -> None:
     assert "7 rows (first 3 shown)" in (tmp_path / "run" / "console.log").read_text()
 
 
+@pytest.mark.parametrize("most", [500, 700, 900, 1100, 1300])  # also between two sinks of an epoch
 def test_a_console_log_that_has_grown_begins_anew_and_shows_each_epoch_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "LOG_BYTES", 1_000)
-    harness = _harness("console", tmp_path)
+    monkeypatch.setattr(console, "LOG_BYTES", most)
     directory = RunDirectory(tmp_path / "run")
     directory.path.mkdir()
     reader, shown = RunReader(directory), list[str]()
     for epoch in range(30):
-        harness.epoch(epoch, [rows(epoch, 1)])
-        harness.epoch(epoch, [rows(epoch, 1)], attempt="1")
+        for _ in range(2):  # an epoch that is repeated
+            for sink in ("one", "two"):
+                context = SinkContext(sink, epoch, "run", "0", directory.path, SCHEMA)
+                _commit(Console(), context, rows(epoch, 1))
         shown += reader.console()
-    assert [line for line in shown if "epoch" in line] == [f"── out · epoch {n} · 1 rows" for n in range(30)]
-    assert sum(path.stat().st_size for path in (tmp_path / "run").glob("console*")) < 3_000
+    expected = [f"── {sink} · epoch {n} · 1 rows" for n in range(30) for sink in ("one", "two")]
+    assert [line for line in shown if "epoch" in line] == expected
+    assert sum(path.stat().st_size for path in directory.path.glob("console*")) < 4_000
 
 
 def test_collect_reads_epochs_in_order_and_fills_new_columns(tmp_path: Path) -> None:

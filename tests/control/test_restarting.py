@@ -17,6 +17,7 @@ from penstock.control.incidents import (
     read_incidents,
     since_progress,
 )
+from penstock.control.line_log import append_line
 from penstock.control.restarting import RestartPolicy, decide, kind_of
 from penstock.errors import Fenced, OperatorFailed, SinkRefused, SinkUnavailable, StreamFailed
 
@@ -163,18 +164,24 @@ def test_a_log_of_incidents_that_was_only_just_put_aside_goes_on_from_there(tmp_
     assert IncidentLog(path).read_on(2)[1] == 4
 
 
-def test_incidents_that_several_processes_add_at_once_all_arrive(
+def test_a_log_that_several_processes_find_grown_is_put_aside_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incidents, "LOG_BYTES", 20_000)
-    path = tmp_path / "incidents.jsonl"
-    children = []
-    for child in range(4):
-        if not (pid := os.fork()):
-            for number in range(50):
-                add_incident(path, Incident(number, 100 * child + number, "death", "what", "action"))
-            os._exit(0)
-        children.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0, 0]
-    found = [incident.epoch for incident in read_incidents(path)]
-    assert sorted(found) == sorted(100 * child + number for child in range(4) for number in range(50))
+    monkeypatch.setattr(incidents, "LOG_BYTES", 2_000)
+    for number in range(20):
+        path = tmp_path / f"{number}.jsonl"
+        for epoch in range(30):
+            append_line(path, Incident(0, epoch, "death", "what", "action").to_json().encode())
+        begin, started = os.pipe()
+        children = []
+        for child in range(4):
+            if not (pid := os.fork()):
+                os.close(started)
+                os.read(begin, 1)  # ends when the parent closes its end
+                add_incident(path, Incident(0, 30 + child, "death", "what", "action"))
+                os._exit(0)
+            children.append(pid)
+        os.close(started)
+        assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0, 0]
+        os.close(begin)
+        assert sorted(incident.epoch for incident in read_incidents(path)) == list(range(34))

@@ -93,9 +93,11 @@ class Delta(Sink):
         except (DeltaError, OSError) as error:
             _LOG.warning("compaction of %s was put off: %s", self.path, error)
             return
+        least = 0
         for target in _TIERS_BYTES:
-            # Larger ones are not worth another pass: two of them do not fit into one.
-            small = files.filter(files["bytes"] <= target // 2)["folder"]
+            # Those of more than half the size are not worth another pass: two of them do not fit into one.
+            small = files.filter(files["bytes"].is_between(least, target // 2, closed="right"))["folder"]
+            least = target // 2
             if small.len() - small.n_unique() + 1 >= self.compact_every:  # each partition keeps one
                 self._compact_to(target)
                 return

@@ -16,7 +16,11 @@ class RunReader:
         self._directory = directory
         self._history: dict[int, Progress] = {}
         self._history_read = 0
-        self._console_read = directory.console_log.stat().st_size if directory.console_log.exists() else 0
+        self._console_read = 0
+        self._console_inode: int | None = None
+        if directory.console_log.exists():
+            status = directory.console_log.stat()
+            self._console_read, self._console_inode = status.st_size, status.st_ino
 
     def progress(self) -> Progress | None:
         """The newest committed epoch."""
@@ -45,9 +49,11 @@ class RunReader:
         try:
             with open(log, "rb") as file:
                 text = b""
-                if file.seek(0, os.SEEK_END) < self._console_read:  # the log began anew
-                    text = _read_from(log.with_name("console.before.log"), self._console_read)
-                    self._console_read = 0
+                inode = os.fstat(file.fileno()).st_ino
+                if inode != self._console_inode:  # the log began anew
+                    if self._console_inode is not None:
+                        text = _read_from(log.with_name("console.before.log"), self._console_read)
+                    self._console_read, self._console_inode = 0, inode
                 file.seek(self._console_read)
                 text += file.read()
                 self._console_read = file.tell()
