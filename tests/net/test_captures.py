@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from tests.net import making as m
 
-from penstock.net._index_state import BLOCK_KINDS, MOST_FAULTS, NO_TIME
+from penstock.net._index_state import (
+    BLOCK_KINDS,
+    MOST_FAULTS,
+    MOST_INTERFACES,
+    NO_INTERFACE,
+    NO_TIME,
+    REASONS,
+)
 from penstock.net.capture import Fault, Walk, read_header
 from penstock.net.feeds import BytesFeed
 
@@ -152,6 +159,16 @@ def test_any_number_of_damaged_blocks_is_reported(damage: bytes, count: int) -> 
     assert len(found.faults) == count * (2 if damage == UNREADABLE_SECTION + STRAY else 1)
     covered = sum(fault.end - fault.begin for fault in found.faults)
     assert covered == len(damage) * count
+
+
+def test_interfaces_without_end_take_no_memory_without_end() -> None:
+    """A few kilobytes of a compressed capture may hold any number of them."""
+    most = MOST_INTERFACES
+    packets = m.enhanced(b"a" * 8, 1, 0) + m.enhanced(b"b" * 8, 1, most - 1) + m.enhanced(b"c" * 8, 1, most)
+    found = Found(m.section() + m.interface() * (most + 5000) + packets)
+    assert found.packets == [b"a" * 8, b"b" * 8]
+    assert [fault.reason for fault in found.faults] == [REASONS[NO_INTERFACE]]
+    assert len(found.walk.interfaces) == most
 
 
 def test_a_packet_of_an_unknown_interface_costs_only_itself() -> None:

@@ -199,7 +199,7 @@ def index_pcapng(  # noqa: C901 - one loop over blocks; what can be a step of it
         if be32(data, at) == _SHB:
             _begin_section(data, at, base, state)
         kind = in32(data, at, state[s.IS_BIG] == 1)
-        if kind == 1:
+        if kind == 1 and state[s.INTERFACES] < s.MOST_INTERFACES:
             if state[s.INTERFACES] >= len(interfaces):
                 answer = s.GROW
                 break

@@ -33,6 +33,8 @@ NO_TIME = np.iinfo(np.int64).min
 MAX_NS = np.iinfo(np.int64).max
 MAX_RECORD = 262_144  # what libpcap allows as well, unless the file says more
 MAX_BLOCK = 16 << 20
+MOST_INTERFACES = 1 << 16
+"""Of one section: a packet of any further one belongs to an interface that was not described."""
 SEARCH = 1 << 20  # a search for the next good record goes on in steps of this
 WINDOW = 4 << 20  # what must be in the buffer to judge a step, unless the file ends before
 

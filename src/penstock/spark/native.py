@@ -16,7 +16,7 @@ from penstock.engine.outbox import Outbox
 from penstock.frames.frame import ARROW_SCHEMA, DDL, decode
 from penstock.operators.boundary import emitted
 from penstock.spark.offset_log import read_offset
-from penstock.spark.rows import METRICS, Stamper, to_batch
+from penstock.spark.rows import METRICS, Stamper, to_batch, to_batches
 from penstock.spark.tasks import boundary_for, epoch_of_task, failures_recorded, letters_frame
 from penstock.spark.types import from_spark, to_ddl, to_spark_batch
 from penstock.topology import specs
@@ -67,9 +67,9 @@ def _framed(name: str, returns: Schema, directory_name: str) -> Batches:
                 counters.took(name, rows.height)
                 flow = Flow(program, boundary, counters)
                 flow.push(name, OUT, rows)
-                if frames := stamper.frames(outbox.add(flow.take(), number)):
-                    yield to_batch(frames)
-            frames = [*stamper.frames(outbox.flush()), *letters_frame(boundary, stamper, place)]
-            yield to_batch([*frames, stamper.control(METRICS, 0, "metrics", counters.to_json())])
+                yield from to_batches(stamper.frames(outbox.add(flow.take(), number)))
+            yield from to_batches(stamper.frames(outbox.flush()))
+            letters = letters_frame(boundary, stamper, place)
+            yield to_batch([*letters, stamper.control(METRICS, 0, "metrics", counters.to_json())])
 
     return run

@@ -18,7 +18,7 @@ from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
 from penstock.engine.punctuation import look_at_times
 from penstock.spark.read_ahead import Visit, room_of
-from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
+from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch, to_batches
 from penstock.spark.tasks import boundary_for, epoch_of_task, known_by, letters_frame
 from penstock.topology.graph import OUT
 
@@ -129,12 +129,11 @@ class IntakeTask:
             if source.time is not None:
                 look_at_times(counters, piece.share.source, batch.rows[source.time], piece.share.promised)
             flow.push(piece.share.source, OUT, batch.rows)
-            if frames := stamper.frames(outbox.add(flow.take(), batch.position)):
-                yield to_batch(frames)
-        last = stamper.frames(outbox.flush())
+            yield from to_batches(stamper.frames(outbox.add(flow.take(), batch.position)))
+        yield from to_batches(stamper.frames(outbox.flush()))
         counters.was_busy(piece.share.source, time.thread_time() - began)
         metrics = stamper.control(METRICS, 0, "metrics", counters.to_json())
-        yield to_batch([*last, metrics, *letters_frame(boundary, stamper, piece.task)])
+        yield to_batch([metrics, *letters_frame(boundary, stamper, piece.task)])
 
     def _stamper(self, epoch: int) -> Stamper:
         waiting = self._program.waiting_sinks(0)

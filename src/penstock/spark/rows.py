@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,6 +18,8 @@ from penstock.spark.handover import BY_REFERENCE_BYTES, lay_down
 CLOCK = "__clock__"
 METRICS = "__metrics__"
 LETTERS = "__dead-letters__"
+BATCH_BYTES = 8 << 20
+"""Arrow batches for the JVM are about this large: a payload lies in each of them as a copy."""
 
 
 @dataclass(slots=True)
@@ -31,12 +33,10 @@ class Stamper:
     waiting: frozenset[str] = frozenset()
     """The sinks that frames reach only after they have passed another hop."""
 
-    def frames(self, parcels: Iterable[Parcel]) -> list[Frame]:
-        """The frames of parcels that were made together."""
-        found: list[Frame] = []
+    def frames(self, parcels: Iterable[Parcel]) -> Iterator[Frame]:
+        """Yield the frames of parcels that were made together, as they are made."""
         for _, group in groupby(parcels, key=lambda parcel: id(parcel.payload)):
-            found += self._of_one_payload(list(group))
-        return found
+            yield from self._of_one_payload(list(group))
 
     def control(
         self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: int
@@ -94,6 +94,20 @@ def to_batch(frames: Sequence[Frame]) -> pa.RecordBatch:
         for column in ARROW_SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def to_batches(frames: Iterable[Frame]) -> Iterator[pa.RecordBatch]:
+    """Yield frames as Arrow batches of about `BATCH_BYTES`, so that few payloads are in memory at once."""
+    held: list[Frame] = []
+    size = 0
+    for frame in frames:
+        held.append(frame)
+        size += len(frame.payload or b"")
+        if size >= BATCH_BYTES:
+            yield to_batch(held)
+            held, size = [], 0
+    if held:
+        yield to_batch(held)
 
 
 def _payloads(payloads: list[bytes | None]) -> pa.Array:
