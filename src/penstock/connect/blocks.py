@@ -16,7 +16,7 @@ BLOCK_BYTES = 4 << 20
 RAW_BYTES = 64 << 10  # of a record that is too long, this much is kept for inspection
 
 RejectAt = Callable[[int, int, bytes, str], None]
-"""Takes a place, the line breaks between the beginning and that place, the bytes there and a reason."""
+"""Takes a place, the line breaks before it since reading began if they are counted, bytes and a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Block:
     position: int
     data: bytes
     breaks: int = 0
-    """Line breaks between where the reading began and this block."""
+    """Line breaks between where the reading began and this block, if they are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Begin:
 
     position: int
     inside: bool = False
+    counts_breaks: bool = False
+    """Count line breaks on the way, for contents that cannot be read again to count them."""
 
 
 def byte_range(path: str, start: int, end: int) -> Iterator[bytes]:
@@ -82,6 +84,7 @@ class _Cutter:
         self._scan = RecordScan(begin.position, quote, inside=begin.inside)
         self._begin = begin.position
         self._is_dropped = begin.inside
+        self._count = count_breaks if begin.counts_breaks else _no_breaks
         self._reject = reject
         self._held = b""
         self._breaks = 0
@@ -97,7 +100,7 @@ class _Cutter:
             return
         cut = int(ends[-1]) - start
         yield from self._take(ends, b"".join((self._held, memoryview(data)[:cut])))
-        self._breaks += self._breaks_inside + count_breaks(memoryview(data)[:cut])
+        self._breaks += self._breaks_inside + self._count(memoryview(data)[:cut])
         self._breaks_inside, self._held = 0, b""
         self._begin, self._is_dropped = int(ends[-1]), False
         self._hold(data[cut:])
@@ -115,7 +118,7 @@ class _Cutter:
             yield Block(self._begin, self._held, self._breaks)
 
     def _hold(self, data: bytes) -> None:
-        self._breaks_inside += count_breaks(data)
+        self._breaks_inside += self._count(data)
         if not self._is_dropped and len(self._held) <= records.MAX_RECORD_BYTES:
             self._held += data
         if self._is_dropped or self._is_too_long():
@@ -136,18 +139,22 @@ class _Cutter:
             if at > run:
                 whole = data[run - base : at - base]
                 yield Block(run, whole, breaks)
-                breaks += count_breaks(whole)
+                breaks += self._count(whole)
             record = data[max(0, at - base) : end - base]
             if i or not self._is_dropped:
                 self._reject(at, breaks, record[: _kept_bytes()], _too_long())
-            breaks += count_breaks(record) if i else self._breaks_of_first(data, end - base)
+            breaks += self._count(record) if i else self._breaks_of_first(data, end - base)
             run = end
         if run < int(ends[-1]):
             yield Block(run, data[run - base :], breaks)
 
     def _breaks_of_first(self, data: bytes, end: int) -> int:
         """Count the line breaks of the first record, of which ``data`` may have lost the middle."""
-        return self._breaks_inside + count_breaks(memoryview(data)[len(self._held) : end])
+        return self._breaks_inside + self._count(memoryview(data)[len(self._held) : end])
+
+
+def _no_breaks(data: bytes | memoryview) -> int:
+    return 0
 
 
 def _kept_bytes() -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.connect.compression import codec_of
 from penstock.connect.expansion import TO_END, Measured
@@ -28,7 +27,8 @@ from penstock.connect.file_forgetting import Forgetting
 from penstock.connect.file_index import FileEntry, FileIndex
 from penstock.connect.file_pieces import Piece, end_of_lap, require_there
 from penstock.connect.file_scan import find, news, root_is_there, root_of
-from penstock.connect.parquet_sizes import GroupSize, group_size
+from penstock.connect.parquet_cuts import cut_groups, group_end, rows_of
+from penstock.connect.parquet_sizes import GroupSize, group_sizes
 from penstock.connect.records import Read, Room, cut_records
 from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
 from penstock.errors import SourceUnavailable
@@ -184,7 +184,7 @@ class FilesPlanner(SourcePlanner):
             return TO_END
         if self._source.format != "parquet":
             return entry.size
-        return max(1, sum(group.rows for group in self._row_groups(number, entry)))
+        return rows_of(self._row_groups(number, entry))
 
     def _cut(self, number: int, entry: FileEntry, position: int, room: Room, *, inside: bool) -> Cut:
         """How much of a file fits; the position stays where it is when nothing does."""
@@ -192,7 +192,7 @@ class FilesPlanner(SourcePlanner):
             return Cut(1, 1, 0)
         require_there(self._path(entry), self._source.missing)
         if self._source.format == "parquet":
-            return self._cut_parquet(number, entry, position, room)
+            return cut_groups(self._row_groups(number, entry), position, room)
         try:
             if packed := self._packed(number):
                 return self._cut_compressed(packed, position, room, inside=inside)
@@ -253,26 +253,6 @@ class FilesPlanner(SourcePlanner):
             end = line_end_after(self._path(entry), end, entry.size)
         return Cut(end, 1, end - position)
 
-    def _cut_parquet(self, number: int, entry: FileEntry, position: int, room: Room) -> Cut:
-        total = self._length(number, entry)
-        end, left = position, room.bytes
-        begin = 0
-        for group in self._row_groups(number, entry):
-            here = max(position, begin)
-            begin += group.rows
-            if begin <= position:
-                continue
-            fits = begin - here if left is None else int(left / group.width)
-            end = min(begin, here + fits)
-            left = None if left is None else left - int((end - here) * group.width)
-            if end < begin:
-                break
-        else:
-            end = total
-        if room.rows is not None:
-            end = min(end, position + room.rows)
-        return Cut(end, end - position, 0 if room.bytes is None or left is None else room.bytes - left)
-
     def _row_groups(self, number: int, entry: FileEntry) -> list[GroupSize]:
         """The row groups; empty when the file is no Parquet file: the reader says so in order."""
         if number not in self._groups:
@@ -282,10 +262,7 @@ class FilesPlanner(SourcePlanner):
             require_there(path, source.missing)
             enough = self._limit.bytes or sys.maxsize
             try:
-                with pq.ParquetFile(path, memory_map=True) as file:
-                    groups = range(file.metadata.num_row_groups)
-                    found = [group_size(file, path, i, source.schema, enough) for i in groups]
-                self._groups[number] = found
+                self._groups[number] = group_sizes(path, source.schema, enough)
             except (OSError, pa.ArrowException):
                 self._groups[number] = []
         return self._groups[number]
@@ -339,11 +316,7 @@ class FilesPlanner(SourcePlanner):
     def _boundary(self, rest: Piece, entry: FileEntry, target: int) -> int:
         """Return the last place up to ``target`` where the rest of a piece can be cut, or its beginning."""
         if self._source.format == "parquet":
-            ends, place = [], 0
-            for group in self._row_groups(rest.number, entry):
-                place += group.rows
-                ends.append(place)
-            return max((end for end in ends if end <= target), default=rest.start)
+            return group_end(self._row_groups(rest.number, entry), rest.start, target)
         try:
             if packed := self._packed(rest.number):
                 return self._record_end(self._contents.of(packed).read, rest, target)

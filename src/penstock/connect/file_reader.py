@@ -92,7 +92,7 @@ class _LineReader:
         start, parser = self._begin()
         if parser is None:
             return
-        begin = Begin(start, inside=self._piece.inside)
+        begin = Begin(start, self._piece.inside, counts_breaks=self._content is not None)
 
         def reject_record(position: int, breaks: int, raw: bytes, reason: str) -> None:
             self._reject_at(position, self._breaks_before(start, position, breaks), raw, reason)
@@ -176,18 +176,19 @@ class _LineReader:
     def _breaks_before(self, start: int, position: int, breaks: int) -> int | None:
         """Line breaks before a place, which only bad records have to tell; None when that is far to count.
 
-        ``breaks`` of them lie between ``start``, where the reading began, and the place.
+        ``breaks`` of them lie between ``start``, where the reading began, and the place in a compressed file.
         """
         counted, count = self._counted
-        if counted < start:
-            if self._content is not None:
-                count = self._content.breaks_before(start)
-            elif start - counted > _COUNTED_BYTES:
+        if self._content is not None:
+            if counted < start:
+                self._counted = start, self._content.breaks_before(start)
+            return self._counted[1] + breaks
+        if counted < position:
+            if position - counted > _COUNTED_BYTES:
                 return None
-            else:
-                count += sum(count_breaks(chunk) for chunk in byte_range(self._piece.path, counted, start))
-            self._counted = (start, count)
-        return count + breaks
+            count += sum(count_breaks(chunk) for chunk in byte_range(self._piece.path, counted, position))
+            self._counted = (position, count)
+        return count
 
     def _reject_at(self, position: int, breaks: int | None, raw: bytes, reason: str) -> None:
         name = Path(self._piece.path).name

@@ -34,6 +34,13 @@ class GroupSize:
         return max(1.0, self.bytes / max(1, self.rows))
 
 
+def group_sizes(path: str, schema: Schema, enough: int) -> list[GroupSize]:
+    """Measure all row groups of a file."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        groups = range(file.metadata.num_row_groups)
+        return [group_size(file, path, group, schema, enough) for group in groups]
+
+
 def group_size(file: pq.ParquetFile, path: str, group: int, schema: Schema, enough: int) -> GroupSize:
     """Measure a row group. One that surely has fewer bytes than ``enough`` is not looked into."""
     meta = file.metadata.row_group(group)
