@@ -21,6 +21,7 @@ from penstock.cli.savepoint import drop_state
 from penstock.connect.sealed import digest
 from penstock.control.changes import plan_change
 from penstock.control.checkpoint import read_offset
+from penstock.control.forgetting import forget_state
 from penstock.control.mending import let_mended_code_run
 from penstock.control.rebuilding import prepare, stored_program
 from penstock.control.restoring import later_epochs, restore
@@ -401,3 +402,19 @@ def test_state_of_a_node_is_dropped_in_a_run_of_another_python(tmp_path: Path, s
     run = made_elsewhere(tmp_path, shop_with())
     drop_state(run.path, ["ledger"], shop_with())
     assert run.load(run.current()).born == {"totals": 7, "visitors": 3, "ledger": 2}
+
+
+def test_a_version_without_its_state_can_be_rebuilt_although_its_sources_are_edited(
+    tmp_path: Path, shop_with: Load
+) -> None:
+    top = shop_with()
+    run = make_run(tmp_path / "run", ps.Collect())
+    run.store(1, plan(top))
+    path = Path(top.graph["ledger"].site.file)
+    path.write_text(path.read_text().replace("self.count += 1", "self.count += 2"))  # not started yet
+    forget_state(run, ["ledger"])
+    before, after = (run.version_files.record(version) for version in (1, 2))
+    assert before is not None
+    assert after is not None
+    assert after.nodes == before.nodes
+    assert after.decoded_placement()["born"]["ledger"] == 2

@@ -36,7 +36,8 @@ def _forgotten(directory: RunDirectory, version: int, nodes: Sequence[str], born
     """The number of a new version that is like another one, but for the birth of these states."""
     program = directory.load(version)
     number = max(directory.versions()) + 1
-    directory.store(number, replace(program, born={**program.born, **dict.fromkeys(nodes, born)}))
+    reborn = replace(program, born={**program.born, **dict.fromkeys(nodes, born)})
+    directory.store(number, reborn, like=version)
     return number
 
 

@@ -195,9 +195,9 @@ class RunDirectory:
         values = self._read_small(self.path / "current")
         return 0 if values is None else int(values["version"])
 
-    def store(self, version: int, program: Program) -> None:
-        """Write a version, for good."""
-        self.version_files.store(version, program)
+    def store(self, version: int, program: Program, *, like: int | None = None) -> None:
+        """Write a version, for good; ``like`` is the version that the program's nodes are from, if any."""
+        self.version_files.store(version, program, like=like)
 
     def make_current(self, version: int) -> None:
         write_sealed(self.path / "current", {"version": version})

@@ -38,9 +38,13 @@ class VersionFiles:
     def numbers(self) -> list[int]:
         return sorted(int(path.stem) for path in self.folder.glob("*.program"))
 
-    def store(self, version: int, program: Program) -> None:
-        """Write a version, for good; the program last, since it is what makes a version."""
-        self.store_record(version, record_of(program))
+    def store(self, version: int, program: Program, *, like: int | None = None) -> None:
+        """Write a version, for good; the program last, since it is what makes a version.
+
+        ``like`` is the version that the program's nodes are from, unless they come from their sources.
+        """
+        earlier = None if like is None else self.record(like)
+        self.store_record(version, record_of(program) if earlier is None else earlier.placed_as(program))
         text = json.dumps(to_json(program.graph), indent=1)
         write_atomically(self.folder / f"{version:06d}.json", text.encode())
         _write(self._program(version), program)

@@ -99,6 +99,10 @@ class VersionRecord:
         ]
         return cls(values["made_by"], tuple(nodes), values["files"], values["placement"])
 
+    def placed_as(self, program: Program) -> VersionRecord:
+        """The record of a program with these nodes, made by this Python and placed otherwise."""
+        return dataclasses.replace(self, made_by=made_by(), placement=_placement(program))
+
     def decoded_placement(self) -> dict[str, Any]:
         """The fields of a program that a later Penstock still has."""
         known = {f.name for f in dataclasses.fields(Program)} - _GRAPH
@@ -109,11 +113,15 @@ def record_of(program: Program) -> VersionRecord:
     """Tell what a program is, for an interpreter that cannot load it."""
     files: set[str] = set()
     nodes = [_node(node, files) for node in program.graph]
-    placement = {
+    digests = {file: found for file in sorted(files) if (found := file_digest(file))}
+    return VersionRecord(made_by(), tuple(nodes), digests, _placement(program))
+
+
+def _placement(program: Program) -> dict[str, Any]:
+    """All fields of a program but the graph and its columns, as JSON."""
+    return {
         f.name: encode(getattr(program, f.name)) for f in dataclasses.fields(program) if f.name not in _GRAPH
     }
-    digests = {file: found for file in sorted(files) if (found := file_digest(file))}
-    return VersionRecord(made_by(), tuple(nodes), digests, placement)
 
 
 @cache
