@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from penstock.topology.fingerprint import fingerprint
+from penstock.topology.fingerprint import fingerprint, is_library
 
 
 def module(source: str, name: str = "users_module") -> Any:
@@ -205,7 +205,7 @@ import functools, sys
 import numpy as np, polars as pl
 sys.path.insert(0, '')
 import penstock as ps
-from penstock.topology.fingerprint import fingerprint
+from penstock.topology.fingerprint import fingerprint, is_library
 from tests.topology import shop
 
 WORDS = {"alpha", "beta", "gamma", "delta"}
@@ -230,3 +230,14 @@ def test_other_processes_with_other_hash_seeds_agree() -> None:
         )  # fmt: skip
         answers.add(done.stdout)
     assert len(answers) == 1
+
+
+def test_a_script_is_the_users_in_a_process_whose_own_script_is_a_librarys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = types.ModuleType("__main__")
+    worker.__file__ = pytest.__file__  # as in a driver or worker of an installed Penstock
+    monkeypatch.setitem(sys.modules, "__main__", worker)
+    is_library.cache_clear()
+    before, after = (module(f"def f(x):\n    return x + {n}\n", "__main__").f for n in (1, 2))
+    assert fingerprint(before) != fingerprint(after)

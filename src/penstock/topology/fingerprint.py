@@ -101,7 +101,12 @@ def _referred(value: Any, code: types.CodeType, seen: _Seen) -> Iterator[bytes]:
 
 @lru_cache(maxsize=4096)
 def is_library(module: str | None) -> bool:
-    """Whether the module is installed, as opposed to being the user's own."""
+    """Whether the module is installed, as opposed to being the user's own.
+
+    A script is the user's also in a driver or worker, whose own ``__main__`` is a module of a library.
+    """
+    if module == "__main__":
+        return False
     top = (module or "").partition(".")[0]
     if top in _LIBRARIES:
         return True

@@ -202,7 +202,8 @@ def _place_of(cls: type) -> tuple[str | None, int | None]:
     for function in functions:
         if _is_generated(function) and (path := function.__globals__.get("__file__")):
             return path, None
-    return getattr(sys.modules.get(cls.__module__), "__file__", None), None
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return (None if path is None or is_installed(path) else path), None
 
 
 def _is_generated(function: types.FunctionType) -> bool:
