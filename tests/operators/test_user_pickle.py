@@ -154,6 +154,14 @@ def test_a_class_that_the_operator_knows_no_more_is_told_by_another_python(app: 
     assert "Visits" in str(caught.value)
 
 
+def test_state_is_read_by_an_app_whose_module_has_another_name(app: Any) -> None:
+    module = app()
+    written = by_another_python(user_pickle.dumps(filled(module), module.Op()))
+    assert b"pickled_app" in written
+    renamed = written.replace(b"pickled_app", b"another_app")  # run as a script it would be __main__
+    require_goes_on(user_pickle.loads(renamed, module.Op()), module.Visits)
+
+
 def test_shared_objects_stay_shared(app: Any) -> None:
     module = app()
     one = module.Visits()

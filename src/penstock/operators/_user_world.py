@@ -6,10 +6,11 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.topology.fingerprint import global_names, is_library, names_of, unwrapped
 
+T = TypeVar("T")
 _REMEMBERED = 32
 
 
@@ -23,10 +24,24 @@ class World:
     codes: dict[tuple[str, str], list[tuple[types.CodeType, dict[str, Any]]]] = field(default_factory=dict)
     """Code of inner functions with its globals, in the order of the source."""
 
+    def class_named(self, module: str, name: str) -> type | None:
+        return _named(self.classes, module, name)
+
+    def function_named(self, module: str, name: str) -> types.FunctionType | None:
+        return _named(self.functions, module, name)
+
     def code(self, reference: tuple[str, str, int]) -> tuple[types.CodeType, dict[str, Any]] | None:
         module, name, place = reference
-        found = self.codes.get((module, name), [])
+        found = _named(self.codes, module, name) or []
         return found[place] if place < len(found) else None
+
+
+def _named(known: dict[tuple[str, str], T], module: str, name: str) -> T | None:
+    """What has a name in a module, or else alone has the name: a script may be ``__main__`` or not."""
+    if (module, name) in known:
+        return known[module, name]
+    others = [value for (_, other), value in known.items() if other == name]
+    return others[0] if len(others) == 1 else None
 
 
 _worlds: dict[int, tuple[Any, World]] = {}

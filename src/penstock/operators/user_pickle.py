@@ -116,12 +116,12 @@ def _frame_again(is_series: bool, content: bytes) -> Any:  # noqa: FBT001 - call
 
 
 def _class_again(module: str, name: str, python: str, code: bytes) -> Any:
-    found = _reading.world.classes.get((module, name))
+    found = _reading.world.class_named(module, name)
     return found if found is not None else _from_code(f"class {module}:{name}", python, code)
 
 
 def _function_again(module: str, name: str, python: str, code: bytes) -> Any:
-    found = _reading.world.functions.get((module, name))
+    found = _reading.world.function_named(module, name)
     return found if found is not None else _from_code(f"function {module}:{name}", python, code)
 
 
@@ -201,14 +201,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _class_from_code(kind: Any, name: str, bases: Any, kwargs: Any, tracker: Any, extra: Any) -> Any:
-    found = _reading.world.classes.get((kwargs.get("__module__"), name))
+    found = _reading.world.class_named(kwargs.get("__module__"), name)
     return found or _cloudpickle._make_skeleton_class(kind, name, bases, kwargs, tracker, extra)
 
 
 def _enum_from_code(
     bases: Any, name: str, qualified: str, members: Any, module: str, tracker: Any, extra: Any
 ) -> Any:
-    found = _reading.world.classes.get((module, name))
+    found = _reading.world.class_named(module, name)
     return found or _cloudpickle._make_skeleton_enum(bases, name, qualified, members, module, tracker, extra)
 
 
