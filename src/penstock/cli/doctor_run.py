@@ -49,7 +49,7 @@ def examine_run(directory: Path) -> Iterator[Check]:
 
 
 def _version(run: RunDirectory, version: int) -> Check:
-    """Whether the version that the next epoch takes can be loaded, or rebuilt."""
+    """Check whether the version that the next epoch takes can be loaded or rebuilt."""
     from penstock.control.version_record import made_by
 
     record = run.version_files.record(version)
@@ -69,7 +69,7 @@ def _version(run: RunDirectory, version: int) -> Check:
 
 
 def _differences(record: VersionRecord) -> list[str]:
-    """Why a version may not be rebuilt from what lies on the disk."""
+    """List why a version may differ from the sources on the disk."""
     from penstock.control.version_record import file_digest
 
     edited = [file for file, digest in record.files.items() if file_digest(file) != digest]
@@ -92,7 +92,7 @@ def _changed(run: RunDirectory, found: str, python: str, *, can_load: bool) -> C
 
 
 def _refusal(run: RunDirectory, version: int) -> str:
-    """What to do if a version cannot be loaded here; nothing if it can."""
+    """Return the next step if a version cannot be loaded here; an empty text if it can."""
     try:
         run.load(version)
     except VersionNotLoadable as error:

@@ -50,7 +50,7 @@ def prepare(directory: RunDirectory, present: Program) -> None:
 
 
 def stored_program(directory: RunDirectory, version: int, present: Program) -> Program:
-    """A stored version to be compared with ``present``, whatever has made it.
+    """Return a stored version to compare with ``present``, whichever Python made it.
 
     Nodes whose sources are the same are ``present``'s own. Those that differ and cannot be loaded stand for
     themselves: they cannot run, but a plan of changes needs no more than what is known of them.
@@ -62,7 +62,7 @@ def stored_program(directory: RunDirectory, version: int, present: Program) -> P
 
 
 def stored_graph(directory: RunDirectory, version: int) -> Graph:
-    """A stored version to be described or compared in words; its nodes need not run."""
+    """Return a stored graph to describe or compare; its nodes need not run."""
     try:
         return directory.load(version).graph
     except VersionNotLoadable:
@@ -73,7 +73,7 @@ def stored_graph(directory: RunDirectory, version: int) -> Graph:
 
 
 def graph_in_words(record: VersionRecord, topology: str) -> Graph:
-    """The graph of a version, of which only words and digests are known."""
+    """Return the graph of a version of which only its record can be read."""
     nodes = {}
     for node in record.nodes:
         edges = [
@@ -130,7 +130,7 @@ def _loaded(directory: RunDirectory, version: int) -> Program | None:
 
 
 def version_begun(directory: RunDirectory) -> int | None:
-    """The version of the epoch that was begun and not committed."""
+    """Return the version of the epoch that was begun and not committed."""
     begun, done = last_planned(directory.checkpoint), last_committed(directory.checkpoint)
     if begun is None or begun == done:
         return None
@@ -141,7 +141,7 @@ def version_begun(directory: RunDirectory) -> int | None:
 
 
 def _is_mended(directory: RunDirectory, stored: Program, present: Program) -> bool:
-    """Whether the epoch failed in the user's code: it is planned again under the version that mends it."""
+    """Return whether the epoch failed in the user's code. It then runs under the version that mends it."""
     failed = directory.read_failed()
     is_failed = failed is not None and failed == (last_planned(directory.checkpoint), "code")
     return is_failed and stored.sources.keys() == present.sources.keys()
@@ -151,7 +151,7 @@ class _Rebuilding:
     """A version made anew from its record and the topology at hand."""
 
     def __init__(self, record: VersionRecord, present: Program, loaded: Program | None = None) -> None:
-        """``loaded`` is the version itself, if this Python can load it: for code that has no source."""
+        """Compare a record with ``present``. ``loaded`` is the version, if this Python can load it."""
         self._record = record
         self._present = present
         self._loaded = loaded
@@ -170,7 +170,7 @@ class _Rebuilding:
         return Program(graph, schemas, **self._record.decoded_placement())
 
     def _is_whole(self, record: NodeRecord) -> bool:
-        """Whether all of a node can be made anew."""
+        """Return whether all of a node can be taken from the topology at hand."""
         routes = [self._route(record.name, edge) for edge in record.inputs]
         return self._spec(record) is not None and not any(isinstance(r, UnknownRoute) for r in routes)
 
@@ -191,7 +191,7 @@ class _Rebuilding:
         )
 
     def _spec(self, record: NodeRecord) -> Spec | None:
-        """What the node does, from the topology at hand; None if it is not the same there."""
+        """Return the node's logic from the topology at hand; None if it is not the same there."""
         fresh = self._fresh.get(record.name)
         if fresh is None or fresh.kind != record.kind or not self._is_equal(record, fresh):
             return None

@@ -53,14 +53,14 @@ class VersionFiles:
         write_sealed(self._record(version), record.to_json())
 
     def store_build(self, version: int, program: Program) -> None:
-        """Keep what a version is for this Python, beside what it was stored as."""
+        """Write a version as rebuilt for this Python, beside the original."""
         _write(self._build(version), program)
 
     def has_build(self, version: int) -> bool:
         return self._build(version).exists()
 
     def record(self, version: int) -> VersionRecord | None:
-        """What made a version; None if the Penstock that stored it kept no record, or one of its own."""
+        """Read what made a version. Return None if it was stored without a record of this format."""
         try:
             values = read_sealed(self._record(version), next_step=way_back(self.folder.parent))
         except FileNotFoundError:
@@ -97,7 +97,7 @@ def _write(path: Path, program: Program) -> None:
 
 @lru_cache(maxsize=16)
 def _load(files: VersionFiles, version: int, path: Path, _identity: tuple[int, ...]) -> Program:
-    """The program in a file; the identity tells a file from another one in its place."""
+    """Read the program in a file. The identity tells the file from another one in its place."""
     content = path.read_bytes()
     body = content[DIGEST_BYTES:]
     if digest(body) != content[:DIGEST_BYTES]:

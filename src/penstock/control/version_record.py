@@ -100,17 +100,17 @@ class VersionRecord:
         return cls(values["made_by"], tuple(nodes), values["files"], values["placement"])
 
     def placed_as(self, program: Program) -> VersionRecord:
-        """The record of a program with these nodes, made by this Python and placed otherwise."""
+        """Return this record for a program with the same nodes, made by this Python and placed otherwise."""
         return dataclasses.replace(self, made_by=made_by(), placement=_placement(program))
 
     def decoded_placement(self) -> dict[str, Any]:
-        """The fields of a program that a later Penstock still has."""
+        """Return the stored fields of a program that this Penstock still has."""
         known = {f.name for f in dataclasses.fields(Program)} - _GRAPH
         return {name: decode(value) for name, value in self.placement.items() if name in known}
 
 
 def record_of(program: Program) -> VersionRecord:
-    """Tell what a program is, for an interpreter that cannot load it."""
+    """Describe a program for an interpreter that cannot load it."""
     files: set[str] = set()
     nodes = [_node(node, files) for node in program.graph]
     digests = {file: found for file in sorted(files) if (found := file_digest(file))}
@@ -118,7 +118,7 @@ def record_of(program: Program) -> VersionRecord:
 
 
 def _placement(program: Program) -> dict[str, Any]:
-    """All fields of a program but the graph and its columns, as JSON."""
+    """Return all fields of a program but the graph and its columns, as JSON."""
     return {
         f.name: encode(getattr(program, f.name)) for f in dataclasses.fields(program) if f.name not in _GRAPH
     }
@@ -126,7 +126,7 @@ def _placement(program: Program) -> dict[str, Any]:
 
 @cache
 def made_by() -> Mapping[str, str]:
-    """This Python and the libraries that a stored version depends on."""
+    """Return this Python and the libraries that a stored version depends on."""
     versions = {"python": platform.python_version(), "implementation": sys.implementation.name}
     for library in LIBRARIES:
         try:
@@ -137,7 +137,7 @@ def made_by() -> Mapping[str, str]:
 
 
 def minor(version: str) -> str:
-    """The first two numbers of a version.
+    """Return the first two numbers of a version.
 
     >>> minor("3.11.7")
     '3.11'
@@ -146,12 +146,12 @@ def minor(version: str) -> str:
 
 
 def build_name(made: Mapping[str, str]) -> str:
-    """What a build of a version is for: byte code changes with Python's minors, expressions with Polars'."""
+    """Return the environment of a build: byte code changes with Python's minor, expressions with Polars'."""
     return f"{made['implementation']}-{minor(made['python'])}-polars-{minor(made['polars'])}"
 
 
 def runs_here(made: Mapping[str, str]) -> bool:
-    """Whether this Python can run the byte code."""
+    """Return whether this Python can run the byte code."""
     present = made_by()
     return made["implementation"] == present["implementation"] and (
         minor(made["python"]) == minor(present["python"])
@@ -159,7 +159,7 @@ def runs_here(made: Mapping[str, str]) -> bool:
 
 
 def python_of(search_path: list[str]) -> str | None:
-    """The Python that a version without a record was made by: its search path names its own library."""
+    """Return the Python that made a version without a record: its search path names the standard library."""
     for entry in search_path:
         if found := _ZIP.search(entry):
             return f"{found[1]}.{found[2]}"
@@ -167,7 +167,7 @@ def python_of(search_path: list[str]) -> str | None:
 
 
 def file_digest(file: str) -> str | None:
-    """The digest of a file; None if it is not there."""
+    """Return the digest of a file; None if it cannot be read."""
     try:
         return digest(Path(file).read_bytes()).hex()
     except OSError:

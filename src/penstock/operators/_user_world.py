@@ -37,7 +37,7 @@ class World:
 
 
 def _named(known: dict[tuple[str, str], T], module: str, name: str) -> T | None:
-    """What has a name in a module, or else alone has the name: a script may be ``__main__`` or not."""
+    """Look a name up in its module; else take the only value of that name: a script may be ``__main__``."""
     if (module, name) in known:
         return known[module, name]
     others = [value for (_, other), value in known.items() if other == name]
@@ -48,7 +48,7 @@ _worlds: dict[int, tuple[Any, World]] = {}
 
 
 def world_of(owner: Any) -> World:
-    """What the owner's code refers to, found once."""
+    """Return the classes and functions that the owner's code refers to, found once per owner."""
     if id(owner) not in _worlds:
         while len(_worlds) >= _REMEMBERED:
             del _worlds[next(iter(_worlds))]

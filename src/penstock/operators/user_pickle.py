@@ -45,7 +45,7 @@ def dumps(state: Any, owner: Any) -> bytes:
 
 
 def loads(blob: bytes, owner: Any) -> Any:
-    """The state that ``dumps`` wrote, or an earlier Penstock. Raises CodeGone."""
+    """Read the state that ``dumps`` or an earlier Penstock wrote. Raises CodeGone."""
     before = vars(_reading).copy()
     _reading.world, _reading.found = world_of(owner), []
     try:
@@ -90,12 +90,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 @lru_cache(maxsize=256)
 def _code_of(cls: type) -> bytes:
-    """The code of a class, for when the operator does not know the class any more."""
+    """Pickle a class with its code, for versions of the operator that no longer have the class."""
     return cloudpickle.dumps(cls)  # type: ignore[no-any-return]
 
 
 def _as_arrow(value: Any) -> Any:
-    """A frame or a series as an Arrow stream, which every Polars reads."""
+    """Reduce a frame or a series to an Arrow stream, which every Polars reads."""
     import polars as pl
 
     if not isinstance(value, pl.DataFrame | pl.Series):
@@ -148,7 +148,7 @@ def _from_code(what: str, python: str, code: bytes) -> Any:
 
 
 def _signature(code: types.CodeType) -> tuple[str, str, tuple[str, ...]]:
-    """What stands for code that cannot be run: its names and the variables that it captures."""
+    """Return the names of code and the variables that it captures."""
     return (code.co_name, code.co_qualname, code.co_freevars)
 
 
@@ -162,7 +162,7 @@ def _code_again(
 
 
 def _gone_code(name: str, qualified: str, captured: tuple[str, ...]) -> types.CodeType:
-    """Code that raises CodeGone, with the captured variables of the code that it stands for."""
+    """Return code that raises CodeGone. It captures the variables of the code that it replaces."""
     if not all(map(str.isidentifier, captured)):
         raise CodeGone(f"the state holds {qualified}, whose code was saved by another Python")
     source = _GONE.format(names=" = ".join(captured) or "unused", uses=", ".join(captured) or "None")
@@ -184,7 +184,7 @@ def make():
 
 
 def raise_gone() -> None:
-    """Answer a call of code that another Python saved; running that would end the process."""
+    """Raise CodeGone in place of code that another Python saved: running that could end the process."""
     raise CodeGone(
         "the state holds a function whose code was saved by another Python, and the operator does not refer "
         "to it any more: let it refer to it again, or implement migrate_state under the earlier Python"
@@ -213,7 +213,7 @@ def _enum_from_code(
 
 
 def _class_state_from_code(cls: type, state: Any) -> Any:
-    """The members of a class that came as code; the operator's own class has its own."""
+    """Set the members of a class that came as code; leave the operator's own class as it is."""
     if any(cls is known for known in _reading.world.classes.values()):
         return cls
     return _cloudpickle._class_setstate(cls, state)
@@ -232,7 +232,7 @@ def _function_from_code(code: Any, outside: Any, name: Any, defaults: Any, closu
 
 
 def _function_state_from_code(function: Any, state: Any) -> Any:
-    """Of a function that was found at the operator, all but the world around it is as it was saved."""
+    """Restore a function; one that was found at the operator keeps the operator's globals."""
     if any(function is found for found in _reading.found):
         state[1]["__globals__"] = {}
     return _cloudpickle._function_setstate(function, state)

@@ -23,7 +23,7 @@ class Reading(Protocol):
 
 
 def of_libraries(value: Any) -> Callable[[Any, Reading], Iterator[bytes]] | None:
-    """How Polars' and numpy's values tell what they are; neither is imported for it."""
+    """Return the function that describes a value of Polars, Arrow or numpy. Import none of them."""
     if (polars := sys.modules.get("polars")) is not None:
         if isinstance(value, polars.Expr):
             return _expression
@@ -56,7 +56,7 @@ def _columns(value: Any, reading: Reading) -> Iterator[bytes]:
 
 
 def _arrow(value: Any, reading: Reading) -> Iterator[bytes]:
-    """A type or schema by its words, a table by its values too."""
+    """Describe a type or schema by its text, a table by its values too."""
     yield str(getattr(value, "schema", None) or getattr(value, "type", None) or value).encode()
     if hasattr(value, "to_pylist"):
         yield from reading.parts(value.to_pylist())
@@ -92,7 +92,7 @@ def _json(tree: Any, reading: Reading) -> Iterator[bytes]:
 
 
 def _scalars(tree: Any, reading: Reading) -> Iterator[bytes]:
-    """Numbers, functions and lists of values in an expression: what is printed leaves them out sometimes."""
+    """Yield the numbers, functions and lists of an expression: Polars does not print all of them."""
     if isinstance(tree, dict):
         for item in tree.values():
             yield from _scalars(item, reading)
@@ -106,14 +106,14 @@ def _scalars(tree: Any, reading: Reading) -> Iterator[bytes]:
 
 
 def _bytes(tree: Any) -> bytes | None:
-    """A list of numbers that stands for bytes: JSON has no other way."""
+    """Return the bytes that a list of numbers stands for, if it does: JSON has no bytes."""
     if isinstance(tree, list) and len(tree) > 8 and all(type(n) is int and 0 <= n < 256 for n in tree):
         return bytes(tree)
     return None
 
 
 def _content(content: bytes, reading: Reading) -> Iterator[bytes]:
-    """A Python function or a series within an expression."""
+    """Describe a Python function or a series within an expression."""
     starts = [place for mark in _PICKLES if (place := content.find(mark, 0, 256)) >= 0]
     try:
         if starts:

@@ -29,7 +29,7 @@ class SourceFile:
 
 
 def source_file(path: str) -> SourceFile | None:
-    """The source in a file as it is now; None if there is none."""
+    """Parse and compile a file as it is now. Return None if it holds no Python."""
     try:
         status = Path(path).stat()
         return _parsed(path, status.st_mtime_ns, status.st_size)
@@ -38,7 +38,7 @@ def source_file(path: str) -> SourceFile | None:
 
 
 def tree_of(code: types.CodeType) -> ast.AST | None:
-    """The syntax tree that a function's code was compiled from; None if its source is not there any more."""
+    """Return the syntax tree of a function's code; None if its file is gone or was edited since."""
     file = source_file(code.co_filename)
     if file is None:
         return None
@@ -50,7 +50,7 @@ def tree_of(code: types.CodeType) -> ast.AST | None:
 
 
 def class_tree_of(path: str, name: str, line: int | None) -> ast.ClassDef | None:
-    """The class statement in a file: of several with a name the one around a line, or else the last."""
+    """Return the class statement of this name around a line; without a line, the last one."""
     file = source_file(path)
     found = file.classes.get(name, []) if file else []
     if line is not None:
@@ -59,7 +59,7 @@ def class_tree_of(path: str, name: str, line: int | None) -> ast.ClassDef | None
 
 
 def canonical(tree: ast.AST) -> Iterator[bytes]:
-    """What a syntax tree says, equal in all Python releases: no places, and no fields that are empty."""
+    """Yield a syntax tree as bytes that are equal in all Python releases: no places, no empty fields."""
     yield type(tree).__name__.encode()
     for name, value in ast.iter_fields(tree):
         if value is None or value == [] or name == "kind":
@@ -114,7 +114,7 @@ def _first_line(tree: ast.AST) -> int:
 
 
 def _encloses(tree: ast.AST, code: types.CodeType) -> bool:
-    """Whether the places of the code lie within the tree: a line may hold several lambdas."""
+    """Return whether the code lies within the tree: a line may hold several lambdas."""
     begin, end = (_first_line(tree), 0), (tree.end_lineno, tree.end_col_offset)  # type: ignore[attr-defined]
     if isinstance(tree, ast.Lambda):
         begin = (tree.lineno, tree.col_offset)

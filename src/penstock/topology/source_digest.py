@@ -55,7 +55,7 @@ class SourceDigest:
 
 
 def source_digest(value: Any) -> SourceDigest:
-    """Tell what a value is by the sources of its code."""
+    """Hash what a value is, by the sources of its code."""
     exact = _Reading()
     try:
         first = _digest(value, exact)
@@ -131,7 +131,7 @@ def _function(function: types.FunctionType, reading: _Reading) -> Iterator[bytes
 
 
 def _uses(function: types.FunctionType, reading: _Reading) -> Iterator[bytes]:
-    """The values that a function refers to."""
+    """Yield digests of the values that a function refers to."""
     yield from _parts(function.__defaults__, reading)
     yield from _parts(function.__kwdefaults__, reading)
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -150,7 +150,7 @@ def _uses(function: types.FunctionType, reading: _Reading) -> Iterator[bytes]:
 
 
 def _referred(value: Any, code: types.CodeType, reading: _Reading) -> Iterator[bytes]:
-    """A module of the user's counts by what the function may use of it."""
+    """Yield digests of a value; of a user's module only of the names that the function uses."""
     if isinstance(value, types.ModuleType) and not is_library(value.__name__):
         yield value.__name__.encode()
         for name in sorted(names_of(code) & vars(value).keys()):
@@ -174,7 +174,7 @@ def _class(cls: type, reading: _Reading) -> Iterator[bytes]:
         member = unwrapped(member)
         if isinstance(member, types.FunctionType):
             if tree and (_is_generated(member) or _is_from_library(member)):
-                # Made by dataclass and the like: what of is in the source of the class.
+                # dataclass and the like made it from the class, whose source counts already.
                 continue
             yield name.encode()
             yield from _parts(member, reading)
@@ -184,7 +184,7 @@ def _class(cls: type, reading: _Reading) -> Iterator[bytes]:
 
 
 def _class_tree(cls: type, reading: _Reading) -> tuple[bytes, ...]:
-    """The source of a class; nothing if the class was not made by a class statement in a file."""
+    """Return the syntax tree of a class; nothing if no class statement in a file made it."""
     path, line = _place_of(cls)
     tree = class_tree_of(path, cls.__name__, line) if path else None
     if path is None or tree is None:
@@ -194,7 +194,7 @@ def _class_tree(cls: type, reading: _Reading) -> tuple[bytes, ...]:
 
 
 def _place_of(cls: type) -> tuple[str | None, int | None]:
-    """The file of a class and a line in it; its module may be unknown in this process."""
+    """Return the file of a class and a line in it. Its module may be unknown in this process."""
     functions = [f for f in map(unwrapped, vars(cls).values()) if isinstance(f, types.FunctionType)]
     for function in functions:
         if not (_is_generated(function) or _is_from_library(function)):
@@ -211,12 +211,12 @@ def _is_generated(function: types.FunctionType) -> bool:
 
 
 def _is_from_library(function: types.FunctionType) -> bool:
-    """Whether a library wrote the code; a decorator may have given it the name of the user's module."""
+    """Return whether a library wrote the code. Decorators give it the name of the user's module."""
     return is_library(function.__module__) or is_installed(function.__code__.co_filename)
 
 
 def _public_name(value: Any) -> bytes:
-    """The name of what a library offers; its inner modules may be moved from one release to the next."""
+    """Return a library's name for a value. Releases move values between inner modules."""
     return f"{value.__module__.partition('.')[0]}.{value.__qualname__}".encode()
 
 
@@ -268,7 +268,7 @@ def _cached_property(value: functools.cached_property[Any], reading: _Reading) -
 
 
 def _dataclass(value: Any, reading: _Reading) -> Iterator[bytes]:
-    """A field that has its default counts as absent: a later release may have added it."""
+    """Skip fields that have their default: a later release may have added them."""
     yield from _parts(type(value), reading)
     for f in dataclasses.fields(value):
         if not f.compare or _is_default(f, getattr(value, f.name)):
