@@ -105,6 +105,19 @@ def test_two_commits_of_one_epoch_that_race_show_it_once(kind: str, tmp_path: Pa
     assert harness.seen() == sorted((f"k{n}", n) for n in range(6))
 
 
+@pytest.mark.parametrize("kind", ["delta", "parquet", "json-lines", "collect"])
+def test_an_epoch_behind_the_newest_one_changes_nothing_when_it_is_committed_again(
+    kind: str, tmp_path: Path
+) -> None:
+    """A runner that was replaced wakes up with an epoch that others have gone beyond."""
+    harness = _harness(kind, tmp_path)
+    for epoch in range(3):
+        harness.epoch(epoch, [rows(epoch, 1)])
+    late = harness.context(1, attempt="late")
+    harness.sink.commit(late, harness.write(late, [[rows(50, 1)]]))
+    assert harness.seen() == sorted((f"k{n}", n) for n in range(3))
+
+
 def test_two_sinks_and_runs_share_a_delta_table(tmp_path: Path) -> None:
     sink = Delta(tmp_path / "table")
     for run in ("a", "b"):
