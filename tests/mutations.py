@@ -151,7 +151,7 @@ MUTATIONS = (
         "spark/session.py",
         '"spark.sql.streaming.minBatchesToRetain": "20"',
         '"spark.sql.streaming.minBatchesToRetain": "1"',
-        Tests(("tests/spark/test_session.py",)),
+        Chaos("commit-lost", "long"),
     ),
     Mutation(
         "spilled payloads are cleared one epoch early",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-AS_SHIPPED = {"spark.sql.streaming.minBatchesToRetain": "20"}
-"""How many epochs Spark's logs keep for a user; other checks keep all, so that one can look into them."""
+AS_SHIPPED = {"spark.sql.streaming.minBatchesToRetain": None}
+"""Leave the number of epochs that Spark's logs keep as users have it; other checks keep all."""
 
 
 @dataclass(frozen=True, slots=True)

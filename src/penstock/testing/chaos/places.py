@@ -40,7 +40,8 @@ class Job:
     def run_options(self, master: str, settings: Mapping[str, str] | None = None) -> RunOptions:
         """Return the options for a place with this master and its own settings of Spark."""
         spark = {**SETTINGS, **(settings or {}), **self.options.get("spark", {})}
-        given = {"partitions": 2, **self.options, "spark": spark}
+        chosen = {name: value for name, value in spark.items() if value is not None}
+        given = {"partitions": 2, **self.options, "spark": chosen}
         return RunOptions(directory=self.directory, master=master, until=self.until, **given)
 
 
