@@ -40,6 +40,29 @@ def test_lines_that_cannot_be_parsed_go_to_the_dead_letter_table(
     same_rows(spark_run.collected(top)["out"], testing.run(top)["out"])
 
 
+def make_large(first: int, count: int) -> pl.DataFrame:
+    n = pl.int_range(first, first + count, eager=True)
+    time = (n * 1_000_000).cast(pl.Datetime("us"))
+    return pl.DataFrame({"time": time, "k": n % 2, "v": pl.select((n % 2) * 2**60 + 1).to_series()})
+
+
+def test_a_window_whose_sum_does_not_fit_is_a_dead_letter_and_the_others_are_right(spark_run: Any) -> None:
+    top = ps.Topology("large")
+    columns = {"time": "timestamp", "k": int, "v": int}
+    source = ps.Generator(make_large, schema=columns, rows=100, time="time", lateness="0s")
+    windows = top.source("events", source, rows_per_epoch=40).aggregate(
+        "sums", by="k", window=ps.tumbling("50s"), total=ps.sum("v")
+    )
+    windows.sink("out", ps.Collect())
+    with spark_run.start(top, until="finished") as handle:
+        handle.wait()
+        assert sum(p.dead_letters for p in handle.history()) == 2
+        letters = pl.read_delta(str(handle.directory / "dead-letters"))
+    assert spark_run.collected(top)["out"].select("k", "total").rows() == [(0, 25), (0, 25)]
+    assert set(letters["node"]) == {"sums"}
+    assert set(letters["reason"]) == {f"the sum of 'v' is {25 * (2**60 + 1)}, which does not fit Int64"}
+
+
 def faulty(on_error: Any, *, keyed: bool) -> ps.Topology:
     top = ps.Topology("faulty")
     orders = top.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=2_000), rows_per_epoch=500)
