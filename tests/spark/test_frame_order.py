@@ -18,7 +18,7 @@ import penstock as ps
 from penstock.control.run_directory import RunDirectory
 from penstock.frames.frame import ARROW_SCHEMA, encode
 from penstock.plan import plan
-from penstock.spark import frame_order
+from penstock.spark import frame_order, rows
 from penstock.spark.frame_order import FrameOrder
 from penstock.spark.outlet import OutletTask
 from tests.spark.topologies import totals_topology
@@ -104,3 +104,14 @@ def _peak_mib(folder: Path, frames: int) -> int:
     )
     command = [sys.executable, "-c", script, str(folder), str(frames)]
     return int(subprocess.run(command, capture_output=True, text=True, check=True, cwd=".").stdout)
+
+
+def test_batches_for_spark_hold_few_payloads_and_all_frames_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "BATCH_BYTES", 100)
+    stamper = rows.Stamper(1, 0, Path())
+    made = [stamper.control("n", i, "data", bytes([i]) * (i * 7 % 80)) for i in range(50)]
+    batches = list(rows.to_batches(iter(made)))
+    assert pa.Table.from_batches(batches).equals(pa.Table.from_batches([rows.to_batch(made)]))
+    sizes = [sum(len(payload) for payload in batch.column("payload").to_pylist()) for batch in batches]
+    assert max(sizes) < 100 + 80
+    assert min(sizes[:-1]) >= 100
