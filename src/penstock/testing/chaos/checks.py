@@ -51,6 +51,8 @@ class Check:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Fields of RunOptions that the check needs: spare hops, settings of Spark."""
 
+    stretch: int = 1
+    """Faults come so many times later: a long run is to be hit when its logs have been cleared."""
     commits_files: bool = False
     """Whether a sink of it commits by renaming files in Python, so that a fault can come in between."""
 

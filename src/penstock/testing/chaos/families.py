@@ -281,5 +281,11 @@ FAMILIES = (
         options={"hops": 3},
     ),
     Check("large-rows", large_rows, closed_form=_large),
-    Check("long", long, closed_form=forms.running_totals(LONG_ROWS, "table"), options={"spark": AS_SHIPPED}),
+    Check(
+        "long",
+        long,
+        closed_form=forms.running_totals(LONG_ROWS, "table"),
+        options={"spark": AS_SHIPPED},
+        stretch=12,
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from penstock.errors import PenstockError
@@ -53,7 +53,8 @@ class Schedule:
     @property
     def faults(self) -> tuple[Fault, ...]:
         source = random.Random(f"{self.scenario.name}/{self.check.name}/{self.seed}")
-        return tuple(self.scenario.draw(source))
+        drawn = self.scenario.draw(source)
+        return tuple(replace(fault, visit=fault.visit * self.check.stretch) for fault in drawn)
 
     def __str__(self) -> str:
         faults = "; ".join(map(str, self.faults)) or "no fault"
