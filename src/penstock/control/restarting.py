@@ -12,6 +12,7 @@ from penstock.control.incidents import Incident, Kind, since_progress
 from penstock.errors import (
     Fenced,
     MissingExtra,
+    NdpiUnusable,
     RunDirectoryBroken,
     RunDirectoryInUse,
     RunDirectoryMismatch,
@@ -26,6 +27,7 @@ from penstock.errors import (
 _FINAL = (
     Fenced,
     MissingExtra,
+    NdpiUnusable,
     RunDirectoryBroken,
     RunDirectoryInUse,
     RunDirectoryMismatch,
