@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
+from penstock.control.source_changes import Decision, SourcePlan, plan_sources, require_decided
 from penstock.errors import BadChange
 from penstock.operators.operator import overrides
 from penstock.plan.program import Program
@@ -30,9 +32,11 @@ class ChangePlan:
     """Nodes whose state is lost, and why."""
     refused: str | None = None
     """Why the change cannot be made while the topology runs, if so."""
+    sources: SourcePlan = field(default_factory=SourcePlan)
+    """What becomes of the sources that the run has had before."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.swapped or self.removed or self.lost)
+        return bool(self.added or self.swapped or self.removed or self.lost or self.sources.anew)
 
     def __str__(self) -> str:
         counts = [
@@ -47,13 +51,21 @@ class ChangePlan:
         lines += [f"  ~ {name}: {what}" for name, what in self.swapped]
         lines += [f"  - {name}" for name in self.removed]
         lines += [f"  ! {name}: state LOST ({why})" for name, why in self.lost]
+        lines += self.sources.lines()
         return "\n".join([*lines, *([f"  refused: {self.refused}"] if self.refused else [])])
 
 
-def plan_change(running: Program, desired: Program, *, version: int, hops: int | None = None) -> ChangePlan:
+def plan_change(
+    running: Program,
+    desired: Program,
+    *,
+    version: int,
+    hops: int | None = None,
+    sources: Mapping[str, Decision] | None = None,
+) -> ChangePlan:
     """What becomes of each node when ``desired`` takes over from ``running``.
 
-    ``hops`` is the number of exchanges in the running fabric.
+    ``hops`` is the number of exchanges in the running fabric; ``sources`` decides about changed sources.
     """
     difference = diff(running.graph, desired.graph)
     changed = dict(difference.changed)
@@ -62,8 +74,9 @@ def plan_change(running: Program, desired: Program, *, version: int, hops: int |
         name: version if name not in running.hosted or name in lost else running.born.get(name, 0)
         for name in desired.hosted
     }
+    fed = plan_sources(running, desired, version=version, decisions=sources or {}, changed=changed)
     return ChangePlan(
-        program=replace(desired, born=born),
+        program=replace(desired, born=born, lineages=fed.lineages),
         version=version,
         kept=tuple(n.name for n in desired.graph if n.name in running.graph.nodes and n.name not in changed),
         added=difference.added,
@@ -71,6 +84,7 @@ def plan_change(running: Program, desired: Program, *, version: int, hops: int |
         removed=difference.removed,
         lost=tuple(lost.items()),
         refused=_refusal(running, desired, hops if hops is not None else max(running.hops, 0)),
+        sources=fed,
     )
 
 
@@ -82,6 +96,7 @@ def require_applicable(plan: ChangePlan, *, allow_state_loss: bool) -> None:
             reason=plan.refused,
             next_step="stop it and start the new topology in another directory",
         )
+    require_decided(plan.sources, plan.program.graph.name)
     unasked = [(name, why) for name, why in plan.lost if name not in plan.removed]
     if unasked and not allow_state_loss:
         raise BadChange(

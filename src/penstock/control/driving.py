@@ -25,7 +25,8 @@ READY = "ready"
 class Request:
     """What to run, and how."""
 
-    topology: Topology
+    topology: Topology | None
+    """What the first start proposes. A driver gets none: it runs what the directory says."""
     directory: Path
     options: Any
     """RunOptions of the Spark layer."""
@@ -38,13 +39,15 @@ class Request:
     def write(self, folder: Path) -> None:
         """Leave the request for a driver."""
         rest = pickle.dumps((self.directory, self.options, self.policy, self.standby, self.old_incidents))
-        write_atomically(folder / "topology.pickle", dumps(self.topology))
+        if self.topology is not None:
+            write_atomically(folder / "topology.pickle", dumps(self.topology))
         write_atomically(folder / "request.pickle", rest)
 
     @classmethod
     def read(cls, folder: Path) -> Request:
         """The request in a folder."""
-        topology = loads((folder / "topology.pickle").read_bytes())
+        given = folder / "topology.pickle"
+        topology = loads(given.read_bytes()) if given.exists() else None
         return cls(topology, *pickle.loads((folder / "request.pickle").read_bytes()))
 
 

@@ -44,7 +44,7 @@ class Hold:
             raise HoldLost
 
 
-def honour_hold(run: RunDirectory, term: int) -> None:
+def honour_hold(run: RunDirectory, term: str) -> None:
     """The intake's side: wait here for as long as a requester wants, up to the limit that it set."""
     wanted = _text(_request(run))
     if wanted is None:

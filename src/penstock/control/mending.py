@@ -33,11 +33,19 @@ def let_mended_code_run(directory: RunDirectory, change: ChangePlan) -> None:
     failed = directory.read_failed()
     if begun is None or begun == done or failed is None or failed[0] != begun:
         return
-    planned = directory.load(int(read_offset(directory.checkpoint, begun)["version"]))
-    if planned.sources.keys() != change.program.sources.keys():
+    version = int(read_offset(directory.checkpoint, begun)["version"])
+    if version == change.version:
+        return
+    planned = directory.load(version)
+    if _input(planned) != _input(change.program):
         return
     if failed[1] == "code" or _makes_the_same(planned, change.program):
         plan_again(directory.checkpoint, begun, change.version)
+
+
+def _input(program: Program) -> set[str]:
+    """Return the sources, by name and generation: an offset has a meaning for these alone."""
+    return {program.source_key(name) for name in program.sources}
 
 
 def _makes_the_same(planned: Program, mended: Program) -> bool:

@@ -11,8 +11,9 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -21,19 +22,43 @@ import cloudpickle
 
 from penstock.connect.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
 from penstock.connect.sink import write_atomically
+from penstock.control import fencing
 from penstock.control.line_log import append_line
 from penstock.control.progress import Progress
 from penstock.control.shipping import dumps, loads
 from penstock.control.upgrading import seal_if_older
 from penstock.control.way_back import way_back
-from penstock.errors import Fenced, PenstockError, RunDirectoryBroken, RunDirectoryInUse, RunDirectoryMismatch
+from penstock.errors import (
+    ChangedMeanwhile,
+    PenstockError,
+    RunDirectoryBroken,
+    RunDirectoryInUse,
+    RunDirectoryMismatch,
+)
 from penstock.plan.program import Program
 from penstock.topology.codec import to_json
 
 FORMAT = 2
 PROGRESS_BYTES = 16 << 20
 _LOCK_PATIENCE_S = 0.5
+_CHANGE_PATIENCE_S = 20.0
+"""A change plans and writes two files; longer than this means that its process hangs or was stopped."""
 Failed = Literal["code", "sink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who made a version current, and which apps were started with a topology equal to it."""
+
+    made_by: str
+    at_ns: int
+    apps: tuple[str, ...] = ()
+    """By the identity of the app (see ``control.adoption``)."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Origin:
+        """Return the origin in the values of ``current``."""
+        return cls(str(values["made_by"]), int(values["at_ns"]), tuple(values["apps"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +142,21 @@ class RunDirectory:
             )
         return values
 
+    def require_card(self) -> None:
+        """Raise RunDirectoryMismatch if nobody has run here."""
+        try:
+            self.read_card()
+        except FileNotFoundError:
+            step = "name the directory of a run (--dir)"
+            raise RunDirectoryMismatch(directory=self.path, what="holds no run", next_step=step) from None
+
+    def topology(self) -> str:
+        """Return the name of the run's topology; of the folder if the card cannot be read."""
+        try:
+            return str(self.read_card()["topology"])
+        except (FileNotFoundError, PenstockError):
+            return self.path.name
+
     def write_card(self, values: Mapping[str, Any]) -> None:
         write_sealed(self.path / "run.json", {"format": FORMAT, **values})
 
@@ -131,7 +171,8 @@ class RunDirectory:
     def lock(self, *, take_over: bool = False) -> IO[str]:
         """Keep other runners out for as long as the answer is open.
 
-        Taking over leaves the lock of a runner that hangs behind; its term is over (see ``begin_term``).
+        Taking over leaves the lock of a runner that hangs behind; its fencing token is void as soon as the
+        new runner has one (see ``begin_term``).
         """
         if take_over:
             (self.path / "lock").unlink(missing_ok=True)
@@ -146,33 +187,21 @@ class RunDirectory:
         file.flush()
         return file
 
-    def begin_term(self) -> int:
-        """Begin to write here: runners of earlier terms are refused from now on."""
-        folder = self.path / "terms"
-        folder.mkdir(exist_ok=True)
-        while True:
-            term = self.term() + 1
-            try:
-                (folder / f"{term:012d}").touch(exist_ok=False)
-            except FileExistsError:  # another runner was quicker: it is older than this one now
-                continue
-            for earlier in sorted(folder.iterdir())[:-2]:
-                earlier.unlink(missing_ok=True)
-            return term
+    def begin_term(self) -> str:
+        """Begin to write here and return the fencing token: runners with earlier ones are refused now."""
+        return fencing.begin(self.path / "terms", self.path / "token.json")
 
-    def term(self) -> int:
-        """The newest term; 0 before the first."""
-        return max((int(path.name) for path in (self.path / "terms").glob("[0-9]*")), default=0)
+    def term(self) -> str:
+        """Return the newest fencing token; an empty text before the first."""
+        return fencing.newest_token(self.path / "terms")
 
-    def require_term(self, term: int) -> None:
-        """Raise Fenced if a newer runner has begun."""
-        newest = self.term()
-        if newest != term:
-            raise Fenced(directory=self.path, newest=newest, mine=term)
+    def require_term(self, term: str) -> None:
+        """Raise Fenced if a newer runner has begun, and RunDirectoryBroken if the tokens are lost."""
+        fencing.require_newest(self.path / "terms", term, self.path)
 
-    def hold(self, term: int) -> Path:
-        """While this file is there, the runner of the term begins no new epoch."""
-        return self.path / f"hold-{term:012d}"
+    def hold(self, term: str) -> Path:
+        """While this file is there, the runner with the fencing token begins no new epoch."""
+        return self.path / f"hold-{term}"
 
     def end_holds(self) -> None:
         """Let epochs begin: those who wanted none have ended."""
@@ -187,6 +216,31 @@ class RunDirectory:
         values = self._read_small(self.path / "current")
         return 0 if values is None else int(values["version"])
 
+    def origin(self) -> Origin | None:
+        """Return who made the current version; None if that was not recorded."""
+        values = self._read_small(self.path / "current")
+        return None if values is None or "made_by" not in values else Origin.of(values)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Keep all others from making a version, in this process and in others, for the body.
+
+        Raises ChangedMeanwhile if another change does not end in time.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / "changing", "a+") as file:
+            if not _locked(file, patience_s=_CHANGE_PATIENCE_S):
+                raise ChangedMeanwhile(
+                    directory=self.path,
+                    what="another process is making a change and does not come to its end",
+                    next_step=f"end or wake the process that has {self.path / 'changing'} open; try again",
+                )
+            yield
+
+    def next_version(self) -> int:
+        """Return a number that no version has. Versions whose making was broken off keep theirs."""
+        return max(self.versions(), default=0) + 1
+
     def store(self, version: int, program: Program) -> None:
         """Write a version, for good."""
         body = dumps(program)
@@ -194,8 +248,10 @@ class RunDirectory:
         text = json.dumps(to_json(program.graph), indent=1)
         write_atomically(self.path / "versions" / f"{version:06d}.json", text.encode())
 
-    def make_current(self, version: int) -> None:
-        write_sealed(self.path / "current", {"version": version})
+    def make_current(self, version: int, origin: Origin | None = None) -> None:
+        """Let the next epoch take a version. The file is replaced in one step."""
+        values = {} if origin is None else asdict(origin)
+        write_sealed(self.path / "current", {"version": version, **values})
 
     def load(self, version: int) -> Program:
         """Read a version; it is checked against its digest."""
@@ -300,9 +356,9 @@ def read_progress(line: bytes) -> Progress | None:
         return None
 
 
-def _locked(file: IO[str]) -> bool:
+def _locked(file: IO[str], *, patience_s: float = _LOCK_PATIENCE_S) -> bool:
     """Lock a file; whoever looks whether a run lives has its lock for a moment, which is waited for."""
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

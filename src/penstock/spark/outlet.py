@@ -47,7 +47,7 @@ class Written(WriterCommitMessage):
 class OutletWriter(DataSourceStreamArrowWriter):
     """Writes frames that have reached their sinks."""
 
-    def __init__(self, directory: str, run_id: str, term: int) -> None:
+    def __init__(self, directory: str, run_id: str, term: str) -> None:
         self._directory_name = directory
         self._run_id = run_id
         self._term = term
@@ -138,7 +138,7 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
             note_place(directory, name, sink)
     counters = Counters.merged(text for m in messages for text in m.metrics)
     clock = next((m.clock for m in messages if m.clock is not None), None) or {}
-    _remember_times(directory, counters)
+    _remember_times(directory, program, counters)
     clear(directory.handover, up_to=epoch)
     directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
     if letters and directory.read_careful() == epoch:
@@ -182,10 +182,11 @@ def sink_schema(program: Program, name: str) -> Schema:
     return DEAD_LETTERS if name == LETTERS else program.input_schema(program.graph[name].inputs[0])
 
 
-def _remember_times(directory: RunDirectory, counters: Counters) -> None:
+def _remember_times(directory: RunDirectory, program: Program, counters: Counters) -> None:
     if counters.observed:
         before = directory.read_observed()
-        latest = {name: max(t, before.get(name, t)) for name, t in counters.observed.items()}
+        seen = {program.source_key(name): time for name, time in counters.observed.items()}
+        latest = {key: max(time, before.get(key, time)) for key, time in seen.items()}
         directory.write_observed({**before, **latest})
 
 

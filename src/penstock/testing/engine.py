@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ import polars as pl
 
 from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
+from penstock.control.source_changes import Decision
+from penstock.engine.beginning import must_wait, reopened
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox, Parcel
@@ -95,24 +97,49 @@ class ReferenceRun:
         self._offsets: dict[str, Offset] = {}
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
         self._punctuations = Punctuations()
+        self._seen_before: dict[str, int] = {}
+        """The greatest event times of sources before they started anew."""
+        self._waiting: set[str] = set()
         self._random = random.Random(self.seed)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-reference-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
-    def change(self, topology: Topology, *, allow_state_loss: bool = False) -> ChangePlan:
+    def change(
+        self,
+        topology: Topology,
+        *,
+        allow_state_loss: bool = False,
+        sources: Mapping[str, Decision] | None = None,
+    ) -> ChangePlan:
         """Go on with another version of the topology from the next epoch on, as a running one would."""
         desired = plan(topology)
-        change = plan_change(self.program, desired, version=self.version + 1, hops=desired.hops)
+        version = self.version + 1
+        change = plan_change(self.program, desired, version=version, hops=desired.hops, sources=sources)
         require_applicable(change, allow_state_loss=allow_state_loss)
+        for name, _ in change.sources.anew:
+            self._forget_source(name)
         self.topology, self.program, self.version = topology, change.program, change.version
         return change
+
+    def _forget_source(self, name: str) -> None:
+        """Drop the offset of a source that starts anew, with its promise."""
+        self._offsets.pop(name, None)
+        promised = {other: time for other, time in self._punctuations.sources.items() if other != name}
+        quiet_since = {other: at for other, at in self._punctuations.quiet_since.items() if other != name}
+        self._punctuations = replace(self._punctuations, sources=promised, quiet_since=quiet_since)
+        if name in self.counters.observed:
+            self._seen_before[f"{name}@{self.version}"] = self.counters.observed.pop(name)
 
     def step(self, cut: Epoch | None = None) -> bool:
         """Run one epoch. False if there was nothing to run."""
         cut = cut or Epoch()
+        begun, before = set(self._offsets), self._punctuations
+        observed = {**self._seen_before, **self.counters.observed}
+        self._punctuations = reopened(self.program, before, begun, observed)
+        self._waiting = must_wait(self.program, before, self._punctuations, begun)
         ranges = {name: self._range(name, cut) for name in self.program.sources}
         punctuations = self._next_punctuations(ranges)
-        moved = punctuations.moved_since(self._punctuations)
+        moved = punctuations.moved_since(before)
         if all(start == end for start, end in ranges.values()) and not moved:
             return False
         self._run_epoch(ranges, cut, moved)
@@ -141,9 +168,9 @@ class ReferenceRun:
         return pl.DataFrame(self.dead_letters, schema=to_polars(DEAD_LETTERS))
 
     def _planner(self, name: str) -> SourcePlanner:
-        key = (name, self.program.graph[name].logic)
+        key = (self.program.source_key(name), self.program.graph[name].logic)
         if key not in self._planners:
-            folder = self._folder / name
+            folder = self._folder / key[0]
             folder.mkdir(exist_ok=True)
             self._planners[key] = self.program.sources[name].source.planner(folder)
         return self._planners[key]
@@ -151,6 +178,8 @@ class ReferenceRun:
     def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
         planner = self._planner(name)
         start = self._offsets.setdefault(name, planner.initial())
+        if name in self._waiting:
+            return start, start
         spec = self.program.sources[name]
         return start, planner.latest(start, Limit(cut.rows or spec.rows_per_epoch, spec.bytes_per_epoch))
 

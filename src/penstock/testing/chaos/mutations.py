@@ -52,9 +52,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a runner whose term is over goes on",
-        "control/run_directory.py",
-        "if newest != term:",
-        "if newest < term:",
+        "control/fencing.py",
+        "if newest != token:",
+        "if newest < token:",
         scenario="two-runners",
     ),
     Mutation(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from penstock.control.source_changes import Decision
 from penstock.errors import BadChange
 from penstock.spark.options import RunOptions, Until
 from penstock.spark.runner import Handle, start
@@ -53,7 +54,8 @@ def run_options(
 ) -> RunOptions:
     """How schedules run."""
     spark = {**KEEP_LOGS, **(settings or {})}
-    return RunOptions(directory=directory, master=master, partitions=2, until=until, spark=spark)
+    # A change may have died after it was made: what is started next is applied all the same.
+    return RunOptions(directory=directory, master=master, partitions=2, until=until, spark=spark, apply=True)
 
 
 def changes_here_only(topology: Topology) -> BadChange:
@@ -68,10 +70,18 @@ class Warm:
 
     master: str = MASTER
 
-    def start(self, topology: Topology, directory: Path, until: Until, *, take_over: bool = False) -> Running:
+    def start(
+        self,
+        topology: Topology,
+        directory: Path,
+        until: Until,
+        *,
+        take_over: bool = False,
+        sources: Mapping[str, Decision] | None = None,
+    ) -> Running:
         """Begin a run, or go on with it."""
         options = run_options(directory, self.master, until)
-        return RunningHere(start(topology, replace(options, take_over=take_over)))
+        return RunningHere(start(topology, replace(options, take_over=take_over, sources=sources or {})))
 
 
 class RunningHere:

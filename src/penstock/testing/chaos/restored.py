@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from penstock.control.restoring import restore
 from penstock.control.run_directory import RunDirectory
 from penstock.control.savepoint_files import Savepoint, faults
+from penstock.control.source_changes import Decision
+from penstock.plan.passes import plan
 from penstock.spark.options import RunOptions
 from penstock.spark.rescaling import rescaled
 from penstock.testing.chaos.oracle import LoggedRun, Rows, compare_rows, replay
@@ -27,7 +29,10 @@ def continues_wrongly(trial: Trial, savepoint: Savepoint) -> str:
     topology = _with_the_same_input(trial, _empty(folder / "data"))
     options = RunOptions(master=MASTER, partitions=trial.chance.choice((1, 3, 4)))
     run = restore(savepoint, folder / "run", prepare=lambda fresh: rescaled(fresh, options))
-    running = Warm().start(topology, run.path, trial.until)
+    continued: dict[str, Decision] = dict.fromkeys(
+        plan(topology).sources, "continue"
+    )  # its files are elsewhere
+    running = Warm().start(topology, run.path, trial.until, sources=continued)
     try:
         while not running.poll(0.2):
             pass
