@@ -100,6 +100,26 @@ def shown_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
+def put_if_absent(path: Path, data: bytes) -> bool:
+    """Put ``data`` at ``path``, entirely, unless a file is there. Return whether it was put.
+
+    Of two processes that race, the first one's file stays: a commit that was held up changes nothing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with scratch.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(scratch, path)
+    except FileExistsError:
+        return False
+    finally:
+        scratch.unlink(missing_ok=True)
+    return True
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Put ``data`` at ``path``, entirely or not at all, whatever process dies when."""
     path.parent.mkdir(parents=True, exist_ok=True)
