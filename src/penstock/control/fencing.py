@@ -46,9 +46,11 @@ def begin(folder: Path, note: Path) -> str:
             number = max(_newest_number(folder), _noted(note)) + 1
             try:
                 os.link(scratch, folder / _name(number))
-                break
             except FileExistsError:  # another runner was quicker: it is older than this one now
                 continue
+            # Others may have begun and cleared this number away before it was taken here again.
+            if _newest_number(folder) == number:
+                break
     finally:
         scratch.unlink()
     write_sealed(note, {"number": number})

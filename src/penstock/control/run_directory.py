@@ -43,6 +43,7 @@ PROGRESS_BYTES = 16 << 20
 _LOCK_PATIENCE_S = 0.5
 _CHANGE_PATIENCE_S = 20.0
 """A change plans and writes two files; longer than this means that its process hangs or was stopped."""
+_LATE_LINES = 8
 Failed = Literal["code", "sink"]
 
 
@@ -182,9 +183,7 @@ class RunDirectory:
             pid = file.read().strip() or "unknown"
             file.close()
             raise RunDirectoryInUse(directory=self.path, pid=pid)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        _note_holder(file)
         return file
 
     def begin_term(self) -> str:
@@ -230,11 +229,14 @@ class RunDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         with open(self.path / "changing", "a+") as file:
             if not _locked(file, patience_s=_CHANGE_PATIENCE_S):
+                file.seek(0)
+                pid = file.read().strip() or "unknown"
                 raise ChangedMeanwhile(
                     directory=self.path,
-                    what="another process is making a change and does not come to its end",
-                    next_step=f"end or wake the process that has {self.path / 'changing'} open; try again",
+                    what=f"process {pid} is making a change and does not come to its end",
+                    next_step="end it or wake it, and try again; a change that was broken off is ignored",
                 )
+            _note_holder(file)
             yield
 
     def next_version(self) -> int:
@@ -286,7 +288,11 @@ class RunDirectory:
         append_line(self.progress_log, progress.to_json().encode())
 
     def last_progress(self) -> Progress | None:
-        """The newest line of the log, without reading all of it."""
+        """The newest line of the log, without reading all of it.
+
+        A runner that was replaced may have added a line late, so the newest fencing token among the last
+        lines counts.
+        """
         for path in (self.progress_log, self.path / "progress.before.jsonl"):
             try:
                 with open(path, "rb") as file:
@@ -294,9 +300,11 @@ class RunDirectory:
                     lines = file.read().splitlines()
             except FileNotFoundError:
                 continue
-            for line in reversed(lines):
-                if progress := read_progress(line):
-                    return progress
+            last = [progress for line in lines[-_LATE_LINES:] if (progress := read_progress(line))]
+            if not last:
+                last = [progress for line in lines if (progress := read_progress(line))][-1:]
+            if last:
+                return max(reversed(last), key=lambda progress: progress.fence)
         return None
 
     def be_careful(self, epoch: int) -> None:
@@ -367,6 +375,13 @@ def _locked(file: IO[str], *, patience_s: float = _LOCK_PATIENCE_S) -> bool:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOCK_PATIENCE_S / 20)
+
+
+def _note_holder(file: IO[str]) -> None:
+    """Write down which process has a lock, for those that it keeps out."""
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
 
 
 def _opened(content: bytes) -> bytes | None:

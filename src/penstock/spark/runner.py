@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -43,6 +44,7 @@ from penstock.topology.stream import Topology
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
+_LOG = logging.getLogger("penstock.spark.runner")
 _POLL_S = 0.05
 SPARK_IS_GONE = (Py4JError, PySparkException, OSError)
 """What a call to a JVM that has died, or whose context was stopped from outside, may raise."""
@@ -62,6 +64,8 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
         lock = undo.enter_context(ExitStack())
         term = _begin(directory, options, lock)
         adoption = adopt(directory, program, options)
+        if adoption.proposed is not None:
+            _LOG.warning("%s", adoption.report())
         handle = _go_on(directory, term, options, adoption, lock)
         undo.pop_all()
     return handle
@@ -103,7 +107,7 @@ def _go_on(
     let_mended_code_run(directory, change)
     directory.end_holds()
     directory.take_failure()
-    clear(directory.handover)
+    _clear_handover(directory)
     attendance = Attendance(directory)
     lock.callback(attendance.close)
     attendance.follow(change.program)
@@ -325,7 +329,14 @@ class Handle:
         return kind(topology=self._directory.topology(), epoch=epoch, reason=reason)
 
     def _release(self) -> None:
+        _clear_handover(self._directory)
         self._lock.close()
+
+
+def _clear_handover(directory: RunDirectory) -> None:
+    """Drop the payloads of committed epochs; those of a later one may be in use by a newer runner."""
+    done = last_committed(directory.checkpoint)
+    clear(directory.handover, up_to=-1 if done is None else done)
 
 
 def epoch_versions(directory: RunDirectory) -> list[tuple[int, int]]:
