@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +13,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import penstock as ps
@@ -340,6 +343,50 @@ def test_a_source_that_comes_back_gives_what_it_had_not_given(tmp_path: Path) ->
     lines(tmp_path / "b", "2.jsonl", 3)
     run.change(both)
     assert run.epoch() == [3]
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.just("epoch"),
+        st.tuples(st.just("write"), st.sampled_from("ab")),
+        st.tuples(st.just("anew"), st.sampled_from("ab")),
+        st.just("lateness"),
+        st.just("remove and bring back"),
+    ),
+    max_size=14,
+)
+
+
+@pytest.mark.long
+@settings(max_examples=150)
+@given(ACTIONS)
+def test_each_generation_reads_all_of_its_folder_once(actions: list[Any]) -> None:
+    """Whatever changes come between: the model knows only which numbers lie where, and which were read."""
+    with tempfile.TemporaryDirectory() as name:
+        place, there = Path(name), {"a": [1], "b": [2]}
+        for folder in there:
+            lines(place / folder, "00.jsonl", there[folder][0])
+        current, read, lateness = "a", set[int](), 0
+        always = generated(rows=0)
+        run = Planned(place / "run", reading(files(place / "a"), also=always))
+        for number, action in enumerate([*actions, "epoch"], 3):
+            match action:
+                case "epoch":
+                    assert run.epoch() == sorted(set(there[current]) - read)
+                    read = set(there[current])
+                case ("write", folder):
+                    lines(place / folder, f"{number:02}.jsonl", number)
+                    there[folder].append(number)
+                case ("anew", folder):
+                    run.change(reading(files(place / folder), also=always), input="anew")
+                    current, read = folder, set()
+                case "lateness":
+                    lateness += 1
+                    source = files(place / current, lateness=f"{lateness}s")
+                    run.change(reading(source, also=always))
+                case "remove and bring back":
+                    run.change(reading(None, also=always))
+                    run.change(reading(files(place / current), also=always))
 
 
 # --- time ------------------------------------------------------------------------------------------------

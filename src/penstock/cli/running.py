@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,11 @@ def run_topology(topology: Topology, live: LiveTable | None = None, **options: A
     request = Request(topology, directory, chosen, RestartPolicy(), standby=chosen.until == "stopped")
     try:
         with SupervisedRun(request) as run:
-            adoption = run.adopt()
+            adoption = None
+            with suppress(
+                OSError
+            ):  # a disk that is full or away is waited for, as long as the run has patience
+                adoption = run.adopt()
             if adoption is not None and adoption.proposed is not None:
                 topology = Topology(topology.name, adoption.plan.program.graph)  # what runs instead
                 followed = _followed(live, topology)
