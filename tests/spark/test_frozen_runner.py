@@ -116,6 +116,8 @@ def seen(folder: Path, kinds: Sequence[str], receiver: Receiver | None = None) -
         found["delta"] = sorted(pl.read_delta(str(folder / "delta"))["n"])
     if "parquet" in kinds:
         found["parquet"] = sorted(ParquetFiles(folder / "parquet").read()["n"])
+        plainly = pl.read_parquet(folder / "parquet" / "*.parquet")  # by a reader that knows no manifests
+        assert sorted(plainly["n"]) == found["parquet"]
     if "lines" in kinds:
         taken = folder / "taken"
         taken.mkdir(exist_ok=True)

@@ -104,6 +104,7 @@ def _go_on(
     """Start the query of the current version."""
     change = adoption.plan
     fabric = _fabric(directory, change.program, options)
+    directory.require_term(term)  # this start may have been held up for any time
     let_mended_code_run(directory, change)
     directory.end_holds()
     directory.take_failure()
