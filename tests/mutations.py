@@ -105,9 +105,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a runner whose token is old goes on",
-        "control/run_directory.py",
-        "if newest != term:",
-        "if newest < term:",
+        "control/fencing.py",
+        "if newest != token:",
+        "if newest < token:",
         Chaos("two-runners", "keyed"),
     ),
     Mutation(
@@ -156,7 +156,7 @@ MUTATIONS = (
     Mutation(
         "spilled payloads are cleared one epoch early",
         "spark/outlet.py",
-        "clear(directory.handover, up_to=epoch)",
+        "clear(directory.handover, up_to=epoch - 1)",
         "clear(directory.handover, up_to=epoch + 1)",
         Tests(("tests/spark/test_handover.py",)),
     ),

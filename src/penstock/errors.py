@@ -154,6 +154,13 @@ class BadChange(TopologyError):
     template = "topology '{topology}' cannot change while it runs: {reason}; {next_step}"
 
 
+class SourceUndecided(TopologyError):
+    """A source reads another place than before, and it is not said what becomes of its offset."""
+
+    condition = "SOURCE_UNDECIDED"
+    template = "topology '{topology}': source '{source}': {what}; say what becomes of its offset: {choices}"
+
+
 # --- the author of an operator, source or sink must act -----------------------------------------
 
 
@@ -257,9 +264,16 @@ class Fenced(EnvironmentError_):
 
     condition = "FENCED"
     template = (
-        "{directory} was taken over by another runner (term {newest}, this one has {mine}); "
+        "{directory} was taken over by another runner (fencing token {newest}, this one has {mine}); "
         "nothing of this one is committed any more: let it end, the other goes on"
     )
+
+
+class ChangedMeanwhile(EnvironmentError_):
+    """A change was planned on a version of the run that is not the current one any more."""
+
+    condition = "CHANGED_MEANWHILE"
+    template = "{directory}: {what}; {next_step}"
 
 
 class GaveUp(EnvironmentError_):

@@ -54,6 +54,12 @@ def test_help_lists_every_command() -> None:
     assert all(command in text for command in ("run", "check", "describe", "bench", "demo", "doctor"))
 
 
+@pytest.mark.parametrize("decision", ["input", "input=perhaps", "=anew"])
+def test_a_decision_about_a_source_that_is_none_is_a_usage_error(target: str, decision: str) -> None:
+    text = invoke("run", target, "--source", decision, code=2)
+    assert "NAME=continue or NAME=anew" in " ".join(text.replace("│", " ").split())
+
+
 def test_help_on_an_app_says_what_the_app_takes(tmp_path: Path, target: str) -> None:
     text = invoke("run", "--dir", "x:y", "smart-pcc", "--help")
     assert "Values of smart-pcc:" in text

@@ -12,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from penstock.connect.http_post import Http
+from penstock.connect.http_post import Http, _folder, _note_sent
+from penstock.connect.sealed import write_sealed
 from penstock.errors import BadArgument, PenstockError, RunDirectoryBroken, SinkRefused, SinkUnavailable
 from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
@@ -126,12 +127,35 @@ def test_a_receiver_that_is_away_makes_the_sink_unavailable(receiver: Receiver, 
     assert caught.value.parameters["where"] == url
 
 
-def test_a_damaged_note_of_what_was_accepted_is_named_and_nothing_is_left_out(
+def test_what_an_earlier_penstock_has_noted_as_accepted_is_not_sent_again(
     receiver: Receiver, tmp_path: Path
 ) -> None:
     harness = _harness(Http(receiver.url("in")), tmp_path)
+    write_sealed(_folder(harness.context(1)) / "newest.json", {"epoch": 1})
     harness.epoch(1, [rows(0, 1)])
-    (note,) = tmp_path.rglob("newest.json")
+    assert receiver.requests == []
+    harness.epoch(2, [rows(1, 1)])
+    assert receiver.rows("in") == [{"key": "k1", "count": 1}]
+
+
+def test_what_was_accepted_is_never_noted_as_less(receiver: Receiver, tmp_path: Path) -> None:
+    """A runner that was held up while it noted an epoch does so after a newer runner's epochs."""
+    harness = _harness(Http(receiver.url("in")), tmp_path)
+    for epoch in (1, 2, 3):
+        harness.epoch(epoch, [rows(epoch, 1)])
+    _note_sent(_folder(harness.context(1)), 1)
+    harness.epoch(3, [rows(3, 1)], attempt="1")
+    assert [key for key, _ in receiver.requests] == [f"run-1/out/{epoch}/0" for epoch in (1, 2, 3)]
+
+
+def test_a_damaged_note_of_what_was_accepted_is_named_and_nothing_is_left_out(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    """Of an earlier Penstock: today a note is the name of an empty file."""
+    harness = _harness(Http(receiver.url("in")), tmp_path)
+    harness.epoch(1, [rows(0, 1)])
+    note = _folder(harness.context(1)) / "newest.json"
+    write_sealed(note, {"epoch": 1})
     note.write_bytes(note.read_bytes().replace(b'"epoch": 1', b'"epoch": 9'))
     with pytest.raises(RunDirectoryBroken) as caught:
         harness.epoch(2, [rows(1, 1)])

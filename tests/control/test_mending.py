@@ -73,3 +73,14 @@ def test_the_next_epoch_is_the_begun_one_or_a_new_one(
 ) -> None:
     run = make_run(tmp_path / "run", ps.Collect(), committed=committed, planned=planned)
     assert next_epoch(run.checkpoint) == epoch
+
+
+def test_an_epoch_is_not_run_with_a_source_that_starts_anew(tmp_path: Path) -> None:
+    """Its input is an offset of the source as it was."""
+    run = make_run(tmp_path / "run", ps.Collect(), committed=3, planned=4)
+    note_failure(run, CODE)
+    mended = plan(totals_topology(ps.Collect(), rows=100, factor=2.0))
+    change = plan_change(run.load(1), mended, version=2, hops=1, sources={"orders": "anew"})
+    run.store(2, change.program)
+    let_mended_code_run(run, change)
+    assert read_offset(run.checkpoint, 3)["version"] == 1

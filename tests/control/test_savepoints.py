@@ -12,12 +12,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 from tests.control.making_runs import make_run
+from tests.spark.topologies import totals_topology
 from typer.testing import CliRunner
 
 import penstock as ps
 from penstock.cli.commands import app
 from penstock.connect.sink import SinkContext
 from penstock.control import checkpoint, savepoints
+from penstock.control.adoption import adopt_at_rest
+from penstock.control.changing import change_version
 from penstock.control.holding import HoldLost, clear_holds, hold, honour_hold
 from penstock.control.restoring import is_restored, later_epochs, restore
 from penstock.control.run_directory import RunDirectory
@@ -26,6 +29,8 @@ from penstock.control.savepoint_files import Savepoint, faults, open_savepoint
 from penstock.control.savepoints import create, savepoints_of
 from penstock.control.spark_files import fault_of
 from penstock.errors import RunDirectoryBroken, RunDirectoryMismatch, SavepointBroken, SavepointFailed
+from penstock.plan import plan
+from penstock.spark.options import RunOptions
 
 
 @pytest.fixture
@@ -83,8 +88,7 @@ def test_a_running_topology_is_held_for_the_links_only(run: RunDirectory) -> Non
         again = create(run.path)
     assert 0 < made.manifest.pause_ms < 5_000
     assert faults(again) == {}
-    assert not (run.path / "hold.request").exists()
-    assert not (run.path / "hold.answer").exists()
+    assert not list((run.path / "holds").iterdir())
 
 
 def test_what_an_unfinished_epoch_left_is_not_saved(tmp_path: Path) -> None:
@@ -123,7 +127,7 @@ def test_a_run_goes_on_when_the_limit_of_a_hold_has_passed(run: RunDirectory) ->
     with running(run), hold(run, limit_s=0.05, give_up=lambda: False) as held:
         assert held is not None
         held.require()
-        while (run.path / "hold.request").exists():  # the run takes it away, and goes on
+        while list((run.path / "holds").glob("*.request")):  # the run takes it away, and goes on
             threading.Event().wait(0.005)
         with pytest.raises(HoldLost):
             held.require()
@@ -209,6 +213,17 @@ def test_a_restored_run_is_one_of_its_own(run: RunDirectory) -> None:
     assert last.epoch == 2
     assert is_restored(back.path, made)
     assert not is_restored(run.path, made)
+
+
+def test_a_restored_run_is_whatever_it_is_started_with(run: RunDirectory) -> None:
+    """The table of the run that was saved must not get the same epochs again."""
+    elsewhere = plan(totals_topology(ps.Parquet(run.path.with_name("elsewhere")), rows=100))
+    change_version(run, elsewhere, planned_on=1, hops=1)
+    back = restored(run)[1]
+    assert back.current() == 2
+    adoption = adopt_at_rest(back, plan(totals_topology(ps.Collect(), rows=100)), RunOptions(app="any"))
+    assert adoption.proposed is None
+    assert back.load(back.current()).sinks.keys() == {"collect"}
 
 
 def test_a_restored_checkpoint_names_its_own_place(run: RunDirectory) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,33 @@ def test_a_file_that_is_there_is_not_replaced(session: SparkSession, tmp_path: P
     write(session, second, b"second")
     assert not local_files(session).rename(path(session, second), path(session, first))
     assert first.read_bytes() == b"first"
+
+
+def test_of_two_that_write_one_file_at_once_exactly_one_succeeds(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    files, rounds = local_files(session), 300
+    ready = threading.Barrier(2)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(rounds):
+            (tmp_path / name / str(number)).write_text(name)
+
+    def rename_all(name: str) -> list[bool]:
+        done = []
+        for number in range(rounds):
+            source, target = (
+                path(session, tmp_path / name / str(number)),
+                path(session, tmp_path / str(number)),
+            )
+            ready.wait()
+            done.append(files.rename(source, target))
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        by_a, by_b = pool.map(rename_all, ("a", "b"))
+    assert [a + b for a, b in zip(by_a, by_b, strict=True)] == [1] * rounds
+    assert [(tmp_path / str(n)).read_text() for n in range(rounds)] == ["a" if a else "b" for a in by_a]
 
 
 def test_local_files_that_the_user_has_chosen_are_kept(session: SparkSession) -> None:

@@ -98,7 +98,16 @@ def damaged(path: Path, how: str) -> None:
 
 def files_of(directory: Path) -> list[Path]:
     """Everything that a start may read, without results and logs for people."""
-    left_out = ("collect", "savepoints", "lock", "log4j2.properties", "spark.log", "terms", "hold")
+    left_out = (
+        "collect",
+        "savepoints",
+        "lock",
+        "changing",
+        "log4j2.properties",
+        "spark.log",
+        "terms",
+        "hold",
+    )
     names = (path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file())
     return [name for name in names if name.parts[0] not in left_out]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.control.changing import change_version
+from penstock.control.run_directory import RunDirectory
+from penstock.plan import plan
 from tests.spark.topologies import ORDERS, Totals, make_orders, totals_topology
 
 pytestmark = pytest.mark.spark
@@ -144,6 +148,67 @@ def test_spare_hops_leave_room_for_deeper_topologies(spark_run: Any) -> None:
         handle.change(deeper).first_epoch()
         handle.wait()
     assert spark_run.collected(deeper)["deep"].height > 0
+
+
+def test_a_source_is_replaced_while_it_runs_by_files_of_the_same_names_and_by_another_kind(
+    spark_run: Any, tmp_path: Path
+) -> None:
+    for folder, numbers in (("a", (1, 2)), ("b", (3, 4))):
+        (tmp_path / folder).mkdir()
+        for number in numbers:
+            (tmp_path / folder / f"{number % 2}.jsonl").write_text(f'{{"n": {number}}}\n')
+
+    def reading(source: Any) -> ps.Topology:
+        top = ps.Topology("numbers")
+        top.source("input", source).sink("out", ps.Collect())
+        return top
+
+    def files(folder: str) -> ps.Files:
+        return ps.Files(tmp_path / folder, format="jsonl", schema={"n": int})
+
+    made = ps.Generator(
+        lambda first, count: pl.DataFrame({"n": range(first, first + count)}), schema={"n": int}, rows=3
+    )
+    with spark_run.start(reading(files("a")), until="stopped") as handle:
+        wait_for_epoch(handle, 0)
+        with pytest.raises(ps.errors.SourceUndecided):
+            handle.change(reading(files("b")))
+        second = handle.change(reading(files("b")), sources={"input": "anew"}).first_epoch()
+        wait_for_epoch(handle, second)
+        third = handle.change(reading(made), sources={"input": "anew"}).first_epoch()
+        wait_for_epoch(handle, third)
+    assert spark_run.collected(reading(made))["out"]["n"].to_list() == [1, 2, 3, 4, 0, 1, 2]
+
+
+def test_a_handle_whose_version_was_replaced_elsewhere_changes_nothing_by_itself(spark_run: Any) -> None:
+    with spark_run.start(stamped(1)) as handle:
+        wait_for_epoch(handle, 1)
+        change_version(RunDirectory(handle.directory), plan(stamped(2)), planned_on=1, hops=1)
+        with pytest.raises(ps.errors.ChangedMeanwhile):
+            handle.change(stamped(3))
+        assert handle.plan(stamped(3)).swapped == (("totals", "logic or parameters"),)
+        assert handle.change(stamped(3), planned_on=handle.version).version == 3
+        handle.wait()
+        versions = [p.version for p in handle.history()]
+    assert versions == sorted(versions)
+    assert versions[-1] == 3
+
+
+def test_a_start_does_not_revert_a_change_that_was_made_while_it_ran(
+    spark_run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with spark_run.start(stamped(1)) as handle:
+        wait_for_epoch(handle, 1)
+        handle.change(stamped(2)).first_epoch()
+    with spark_run.start(stamped(1)) as handle:
+        assert handle.version == 2
+        assert handle.not_applied is not None
+        assert handle.not_applied.swapped == (("totals", "logic or parameters"),)
+    assert "goes on with its version 2" in caplog.text
+    assert "~ totals: logic or parameters" in caplog.text
+    with spark_run.start(stamped(1), apply=True) as handle:
+        assert handle.version == 3
+        assert handle.not_applied is None
 
 
 def test_the_rate_is_changed_while_it_runs(spark_run: Any) -> None:

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from penstock.cli.chaos import chaos
 from penstock.cli.finding import Run
 from penstock.cli.net import app as net_app
-from penstock.cli.options import parse_settings, parse_time
+from penstock.cli.options import parse_decisions, parse_settings, parse_time
 from penstock.cli.savepoint import app as savepoint_app
 from penstock.cli.savepoint import drop_state, require_partitions, rescale, restore_for_run
 from penstock.errors import PenstockError
@@ -129,6 +129,17 @@ def run(
     allow_state_loss: Annotated[
         bool, typer.Option("--allow-state-loss", help="Start although changed nodes lose their state.")
     ] = False,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=continue|anew",
+            help="What becomes of a source that reads another place than before; repeat it for others.",
+        ),
+    ] = None,
+    apply: Annotated[
+        bool,
+        typer.Option("--apply", help="Apply APP although the run's current version came from elsewhere."),
+    ] = False,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Start although another runner holds the directory.")
     ] = False,
@@ -144,12 +155,17 @@ def run(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; repeat it.")
     ] = None,
 ) -> None:
-    """Run a topology, or continue where it stopped. Ctrl-C ends at an epoch boundary."""
+    """Run a topology, or continue where it stopped. Ctrl-C ends at an epoch boundary.
+
+    If APP was edited since it was started last, the change is applied and shown. If the run was changed from
+    elsewhere meanwhile, it goes on as it is, and what APP would change is shown; --apply applies it.
+    """
     from penstock.cli.loading import load_app
     from penstock.cli.running import natural_end, run_topology
 
     time_between = _usage(parse_time)(every) if every else None
     settings = _usage(lambda _: parse_settings(conf or []))("")
+    sources = _usage(lambda _: parse_decisions(source or []))("")
     app = load_app(target, values or ())
     place = directory or Path(".penstock") / app.topology.name
     if savepoint is not None:
@@ -168,6 +184,9 @@ def run(
         until=until or natural_end(app.topology),
         memory=memory,
         allow_state_loss=allow_state_loss,
+        sources=sources,
+        apply=apply,
+        app=app.identity,
         take_over=take_over,
         spark=settings,
     )

@@ -32,6 +32,8 @@ class App:
 
     topology: Topology
     live: LiveTable | None
+    identity: str
+    """What tells this app from others: the path of its file, or its module; and the name in it."""
 
 
 def load_app(target: str, values: Sequence[str] = ()) -> App:
@@ -41,7 +43,8 @@ def load_app(target: str, values: Sequence[str] = ()) -> App:
     """
     module, place, name = _module(target)
     found = _named(module, name, place, values) if name else _only(module, place, values)
-    return App(found, getattr(module, "LIVE", None))
+    file = str(Path(place).resolve()) if place.endswith(".py") else place
+    return App(found, getattr(module, "LIVE", None), f"{file}:{name}" if name else file)
 
 
 def maker(target: str) -> Callable[..., Any] | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.control.source_changes import Decision
 
 
 def parse_time(text: str) -> timedelta:
@@ -30,3 +34,18 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, str]:
             raise ValueError(f"{pair!r} is no setting; write KEY=VALUE, e.g. spark.ui.enabled=true")
         settings[key.strip()] = value.strip()
     return settings
+
+
+def parse_decisions(pairs: Sequence[str]) -> dict[str, Decision]:
+    """Return what becomes of sources, from ``name=decision`` texts; the last one of a name wins.
+
+    >>> parse_decisions(["orders=continue", "clicks=anew"])
+    {'orders': 'continue', 'clicks': 'anew'}
+    """
+    decisions: dict[str, Decision] = {}
+    for pair in pairs:
+        name, _, decision = (part.strip() for part in pair.partition("="))
+        if not name or (decision != "continue" and decision != "anew"):
+            raise ValueError(f"{pair!r} decides nothing; write NAME=continue or NAME=anew")
+        decisions[name] = "continue" if decision == "continue" else "anew"
+    return decisions

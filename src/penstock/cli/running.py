@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from penstock.cli.live import summary, watch
+from penstock.errors import BadArgument
 
 if TYPE_CHECKING:
-    from penstock.control.live_table import LiveTable
+    from penstock.control.live_table import Followed, LiveTable
     from penstock.spark.options import Until
     from penstock.topology.stream import Topology
 
@@ -22,13 +24,15 @@ QUIT = 130  # what a shell reports for a program that Ctrl-C ended
 def run_topology(topology: Topology, live: LiveTable | None = None, **options: Any) -> None:
     """Run with the live view until it ends by itself or Ctrl-C ends it; options are those of RunOptions.
 
-    The driver is a process of its own, which is started again when it dies.
+    The driver is a process of its own, which is started again when it dies. It runs what the run directory
+    says; the topology is proposed to that once, before the first driver starts.
     """
     from penstock.control.driving import Request
     from penstock.control.restarting import RestartPolicy
     from penstock.control.supervisor import SupervisedRun
     from penstock.plan.passes import plan
     from penstock.spark.options import RunOptions, run_directory
+    from penstock.topology.stream import Topology
 
     console = Console()
     chosen = RunOptions(**options)
@@ -40,6 +44,14 @@ def run_topology(topology: Topology, live: LiveTable | None = None, **options: A
     request = Request(topology, directory, chosen, RestartPolicy(), standby=chosen.until == "stopped")
     try:
         with SupervisedRun(request) as run:
+            adoption = None
+            with suppress(
+                OSError
+            ):  # a disk that is full or away is waited for, as long as the run has patience
+                adoption = run.adopt()
+            if adoption is not None and adoption.proposed is not None:
+                topology = Topology(topology.name, adoption.plan.program.graph)  # what runs instead
+                followed = _followed(live, topology)
             seen = watch(run, topology.name, table=followed, console=console)
             text = summary(topology.name, seen, run.directory, results(topology))
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -47,6 +59,16 @@ def run_topology(topology: Topology, live: LiveTable | None = None, **options: A
         console.print("penstock: quit at once; the next run repeats the unfinished epoch", highlight=False)
         sys.stdout.flush()
         sys.exit(QUIT)
+
+
+def _followed(live: LiveTable | None, topology: Topology) -> Followed | None:
+    """Return what shows the live table of a version that may not have it."""
+    if live is None:
+        return None
+    try:
+        return live.follow(topology)
+    except BadArgument:
+        return None
 
 
 def natural_end(topology: Topology) -> Until:

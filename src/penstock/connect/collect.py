@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.sink import Sink, SinkContext, SinkWriter, file_name, fresh_name, write_atomically
+from penstock.connect.sink import (
+    Sink,
+    SinkContext,
+    SinkWriter,
+    file_name,
+    fresh_name,
+    put_if_absent,
+    write_atomically,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +41,7 @@ class Collect(Sink):
         if not final.exists():
             parts = [_load(folder / "pending" / name) for name in messages if name is not None]
             if parts or not any(folder.glob("*.arrow")):  # the first epoch leaves the columns behind
-                write_atomically(final, _ipc(pl.concat([empty(context.schema), *parts], how="vertical")))
+                put_if_absent(final, _ipc(pl.concat([empty(context.schema), *parts], how="vertical")))
         for leftover in (folder / "pending").glob(f"{context.epoch:012d}-*"):
             leftover.unlink(missing_ok=True)
 

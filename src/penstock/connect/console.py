@@ -90,13 +90,16 @@ def _block(context: SinkContext, rows: int, parts: Sequence[pl.DataFrame], limit
 
 
 def _append_once(log: Path, header: str, block: str) -> None:
-    """Add a block, or the rest of it if a process died while it wrote. A log that is large begins anew."""
+    """Add a block, or the rest of it if a process died while it wrote. A log that is large begins anew.
+
+    What is there already is never overwritten: a runner that was replaced may come here late.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_BYTES and not _holds(log, header):
         log.replace(_before(log))
     elif _holds(_before(log), header):  # the log began anew after this block
         return
-    handle = os.open(log, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         size = os.fstat(handle).st_size
         begin = max(0, size - _LOOK_BACK_BYTES)
@@ -104,10 +107,10 @@ def _append_once(log: Path, header: str, block: str) -> None:
         place = _torn_or_done(tail, header.encode())
         data = block.encode()
         if place is None:
-            os.pwrite(handle, data, size)
+            os.write(handle, data)
         elif place >= 0:
-            os.ftruncate(handle, begin + place)
-            os.pwrite(handle, data, begin + place)
+            torn = tail[place:]
+            os.write(handle, data[len(torn) :] if data.startswith(torn) else b"\n\n" + data)
     finally:
         os.close(handle)
 

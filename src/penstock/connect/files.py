@@ -13,7 +13,7 @@ from penstock.connect.csv_options import Csv
 from penstock.connect.durations import microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Reject, Source, Split, restore_fields
+from penstock.connect.source import Batch, Identity, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
@@ -98,6 +98,13 @@ class Files(Source):
     def has_end(self) -> bool:
         """Whether it ends by itself."""
         return self.ends == "drained"
+
+    @property
+    def identity(self) -> Identity:
+        """Return the path: offsets are places in its files, in rows of Parquet or in bytes."""
+        packed = "" if self.compression == "infer" else f" ({self.compression})"
+        unit = "rows" if self.format == "parquet" else "bytes"
+        return Identity(f"Files in {unit}", f"{self.path}{packed}")
 
     def planner(self, state_dir: Path) -> FilesPlanner:
         """Make the planner; its index of files lies in ``state_dir``."""

@@ -17,6 +17,7 @@ from penstock.connect.source import (
     END_OF_TIME,
     Backlog,
     Batch,
+    Identity,
     Limit,
     Offset,
     Reject,
@@ -101,6 +102,11 @@ class Generator(Source):
     def has_end(self) -> bool:
         """Whether it ends by itself."""
         return self.rows is not None
+
+    @property
+    def identity(self) -> Identity:
+        """Return the number of the first event: an offset counts events, whatever function makes them."""
+        return Identity("Generator", f"events from number {self.start} on")
 
     def planner(self, state_dir: Path) -> GeneratorPlanner:
         """Make the planner. It keeps everything in its offsets and nothing in ``state_dir``."""

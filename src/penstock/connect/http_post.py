@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from penstock.connect.durations import microseconds
 from penstock.connect.json_lines import JsonLinesWriter
-from penstock.connect.sealed import read_sealed, write_sealed
-from penstock.connect.sink import Sink, SinkContext, file_name, join_atomically
+from penstock.connect.sealed import read_sealed
+from penstock.connect.sink import Sink, SinkContext, file_name, join_if_absent, put_if_absent
 from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 
 _PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
@@ -80,7 +80,7 @@ class Http(Sink):
         folder = _folder(context)
         if context.epoch > _newest(folder):
             self._send(context, self._body(context, messages))
-            write_sealed(folder / "newest.json", {"epoch": context.epoch})
+            _note_sent(folder, context.epoch)
         (folder / _name(context)).unlink(missing_ok=True)
         shutil.rmtree(_pending(context), ignore_errors=True)
 
@@ -93,7 +93,7 @@ class Http(Sink):
         kept = _folder(context) / _name(context)
         if not kept.exists():
             parts = [_pending(context) / name for name in messages if name is not None]
-            join_atomically(kept, parts)
+            join_if_absent(kept, parts)
         return kept
 
     def _send(self, context: SinkContext, body: Path) -> None:
@@ -152,8 +152,21 @@ def _name(context: SinkContext) -> str:
     return f"{context.epoch:012d}.jsonl"
 
 
+def _note_sent(folder: Path, epoch: int) -> None:
+    """Note that an epoch was accepted. The newest note counts: a replaced runner may add an older one."""
+    sent = folder / "sent"
+    put_if_absent(sent / f"{epoch:012d}", b"")
+    for earlier in sorted(sent.glob("[0-9]*"))[:-2]:
+        earlier.unlink(missing_ok=True)
+
+
 def _newest(folder: Path) -> int:
     """The newest epoch that was accepted; -1 if none was."""
+    return max((int(path.name) for path in (folder / "sent").glob("[0-9]*")), default=_newest_before(folder))
+
+
+def _newest_before(folder: Path) -> int:
+    """Return the newest epoch that an earlier Penstock has noted; -1 if it has noted none."""
     step = "delete it: an epoch that was sent and not committed is then sent again, under the same keys"
     try:
         return int(read_sealed(folder / "newest.json", next_step=step)["epoch"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -16,8 +17,8 @@ from penstock.connect.sink import (
     file_name,
     fresh_name,
     join_atomically,
+    put_if_absent,
     shown_path,
-    write_atomically,
 )
 
 if TYPE_CHECKING:
@@ -50,13 +51,19 @@ class JsonLines(Sink):
         return Path(self.path, "_committed")
 
     def commit(self, context: SinkContext, messages: Sequence[Any]) -> None:
-        """Put the parts together, in the order of ``messages``, unless that has been done."""
+        """Put the parts together, in the order of ``messages``, unless that has been done.
+
+        The first commit that notes where its file lies decides what the epoch holds. From there the file is
+        moved to its place: that can happen only once, also if a consumer takes it away at once.
+        """
         pending, taken = self._pending(context), self._taken(context)
         parts = [pending / name for name in messages if name is not None]
         if parts and not taken.exists():
-            final = Path(self.path, f"{_run(context)}-{context.epoch:012d}.jsonl")
-            join_atomically(final, parts)
-            write_atomically(taken, b"")
+            staged = Path(self.path, "_staged", _run(context), fresh_name(context))
+            join_atomically(staged, parts)
+            if not put_if_absent(taken, staged.name.encode()):
+                staged.unlink(missing_ok=True)
+        self._publish(context)
         shutil.rmtree(pending, ignore_errors=True)
 
     def newest_epoch(self, context: SinkContext) -> int | None:
@@ -67,6 +74,20 @@ class JsonLines(Sink):
     def describe(self) -> str:
         """One line for people."""
         return f"JsonLines({shown_path(self.path)})"
+
+    def _publish(self, context: SinkContext) -> None:
+        """Move the epoch's file to its place, unless it has been there already."""
+        taken = self._taken(context)
+        staged = (
+            taken.read_text() if taken.exists() else ""
+        )  # empty: by an earlier Penstock, which had moved it
+        if staged:
+            final = Path(self.path, f"{_run(context)}-{context.epoch:012d}.jsonl")
+            folder = Path(self.path, "_staged", _run(context))
+            with suppress(FileNotFoundError):
+                (folder / staged).rename(final)
+            for leftover in folder.glob(f"{context.epoch:012d}-*"):  # of commits that were not the first
+                leftover.unlink(missing_ok=True)
 
     def _pending(self, context: SinkContext) -> Path:
         return Path(self.path, "_pending", _run(context), f"{context.epoch:012d}")

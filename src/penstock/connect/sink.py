@@ -112,6 +112,42 @@ def join_atomically(path: Path, parts: Sequence[Path]) -> None:
                 shutil.copyfileobj(content, file, _COPIED_BYTES)
 
 
+def join_if_absent(path: Path, parts: Sequence[Path]) -> bool:
+    """Put the contents of other files at ``path``, as `put_if_absent` does."""
+    scratch = _scratch(path)
+    try:
+        join_atomically(scratch, parts)
+        return _link_if_absent(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def put_if_absent(path: Path, data: bytes) -> bool:
+    """Put ``data`` at ``path``, entirely, unless a file is there. Return whether it was put.
+
+    Of two processes that race, the first one's file stays: a commit that was held up changes nothing.
+    """
+    scratch = _scratch(path)
+    try:
+        write_atomically(scratch, data)
+        return _link_if_absent(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _link_if_absent(file: Path, path: Path) -> bool:
+    try:
+        os.link(file, path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _scratch(path: Path) -> Path:
+    """Return a name beside a path that no other process uses."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Put ``data`` at ``path``, entirely or not at all, whatever process dies when."""
     with atomic_file(path) as file:
@@ -122,7 +158,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that appears at ``path`` when the body has ended without an error, and not before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    scratch = _scratch(path)
     try:
         with scratch.open("wb") as file:
             yield file

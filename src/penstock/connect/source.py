@@ -10,10 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from penstock.topology.fingerprint import fingerprint
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ BATCH_ROWS = 1 << 20
 BATCH_BYTES = 64 << 20
 # The last microsecond that Python's datetime can hold: the punctuation of a source that has ended.
 END_OF_TIME = 253_402_300_799_999_999
+
+
+class Identity(NamedTuple):
+    """What the offsets of a source refer to."""
+
+    kind: str
+    """How offsets are written: a source reads only offsets of its own kind."""
+    place: str
+    """Where they point into, in words: equal if and only if an offset means the same records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +148,16 @@ class Source(ABC):
         """The column that holds the event time, if any."""
 
     @property
+    def identity(self) -> Identity:
+        """Return what decides whether another source under the same name may go on at this one's offset.
+
+        Unless it is overridden, the kind is the class, and the place is a fingerprint of its fields. A
+        dataclass marks a field that does not matter: ``field(metadata={"identity": False})``.
+        """
+        cls = type(self)
+        return Identity(cls.__qualname__, f"{cls.__qualname__} {fingerprint(_place(self))}")
+
+    @property
     def has_end(self) -> bool:
         """Whether it ends by itself, at a place that its planner knows as ``finished``."""
         return False
@@ -160,6 +180,13 @@ class Source(ABC):
     def describe(self) -> str:
         """One line for people."""
         return type(self).__name__
+
+
+def _place(source: Source) -> Any:
+    if not is_dataclass(source):
+        return source
+    counted = [field for field in fields(source) if field.metadata.get("identity", True)]
+    return [(field.name, getattr(source, field.name)) for field in counted]
 
 
 def restore_fields(source: Any, stored: list[Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from penstock.connect.files import Files
-from penstock.connect.source import Batch, Reject, Source, SourcePlanner, Split
+from penstock.connect.source import Batch, Identity, Reject, Source, SourcePlanner, Split
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
@@ -59,6 +59,11 @@ class Stdin(Source):
     def has_end(self) -> bool:
         """Whether it ends by itself."""
         return True
+
+    @property
+    def identity(self) -> Identity:
+        """Return standard input: there is only one, whatever its lines are read as."""
+        return Identity("Stdin", "standard input")
 
     def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
         """Fill the spool from this process's standard input for as long as the topology runs."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from penstock.control.moves import moves_between
+from penstock.control.source_changes import Decision, SourcePlan, plan_sources, require_decided
 from penstock.errors import BadChange
 from penstock.operators.operator import overrides
 from penstock.plan.placing import keep_hops
@@ -34,9 +36,12 @@ class ChangePlan:
     """Nodes that keep their state but change their hop, with the old and the new one."""
     refused: str | None = None
     """Why the change cannot be made while the topology runs, if so."""
+    sources: SourcePlan = field(default_factory=SourcePlan)
+    """What becomes of the sources that the run has had before."""
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.swapped or self.removed or self.lost or self.moved)
+        changed = self.added or self.swapped or self.removed or self.lost or self.moved
+        return bool(changed or self.sources.anew)
 
     def __str__(self) -> str:
         counts = [
@@ -57,14 +62,22 @@ class ChangePlan:
             lines.append(
                 "    to keep a copy of this state, take a savepoint first: penstock savepoint create"
             )
+        lines += self.sources.lines()
         return "\n".join([*lines, *([f"  refused: {self.refused}"] if self.refused else [])])
 
 
-def plan_change(running: Program, desired: Program, *, version: int, hops: int | None = None) -> ChangePlan:
+def plan_change(
+    running: Program,
+    desired: Program,
+    *,
+    version: int,
+    hops: int | None = None,
+    sources: Mapping[str, Decision] | None = None,
+) -> ChangePlan:
     """Compare two programs and say, node by node, what happens to the state.
 
-    ``hops`` is the number of exchanges in the running fabric. The plan's program has each node in the hop
-    that it has now, where the order of the graph allows that.
+    ``hops`` is the number of exchanges in the running fabric; ``sources`` decides about changed sources. The
+    plan's program has each node in the hop that it has now, where the order of the graph allows that.
     """
     hops = max(running.hops, 0) if hops is None else hops
     refused = _refusal(running, desired, hops)
@@ -78,7 +91,8 @@ def plan_change(running: Program, desired: Program, *, version: int, hops: int |
         name: version if name not in running.hosted or name in lost else running.born.get(name, 0)
         for name in desired.hosted
     }
-    program = replace(desired, born=born)
+    fed = plan_sources(running, desired, version=version, decisions=sources or {}, changed=changed)
+    program = replace(desired, born=born, lineages=fed.lineages)
     moves = moves_between(running, program)
     return ChangePlan(
         program=program,
@@ -90,6 +104,7 @@ def plan_change(running: Program, desired: Program, *, version: int, hops: int |
         lost=tuple(lost.items()),
         moved=tuple((name, running.depth[name], program.depth[name]) for name in moves.moved),
         refused=refused,
+        sources=fed,
     )
 
 
@@ -101,6 +116,7 @@ def require_applicable(plan: ChangePlan, *, allow_state_loss: bool) -> None:
             reason=plan.refused,
             next_step="stop it and start the new topology in another directory",
         )
+    require_decided(plan.sources, plan.program.graph.name)
     unasked = [(name, why) for name, why in plan.lost if name not in plan.removed]
     if unasked and not allow_state_loss:
         raise BadChange(

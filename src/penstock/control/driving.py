@@ -28,7 +28,8 @@ READY = "ready"
 class Request:
     """What to run, and how."""
 
-    topology: Topology
+    topology: Topology | None
+    """What the first start proposes. A driver gets none: it runs what the directory says."""
     directory: Path
     options: Any
     """RunOptions of the Spark layer."""
@@ -42,7 +43,8 @@ class Request:
         """Leave the request for a driver."""
         rest = pickle.dumps((self.directory, self.options, self.policy, self.standby, self.old_incidents))
         write_atomically(folder / "made_by.json", json.dumps(dict(made_by())).encode())
-        write_atomically(folder / "topology.pickle", dumps(self.topology))
+        if self.topology is not None:
+            write_atomically(folder / "topology.pickle", dumps(self.topology))
         write_atomically(folder / "request.pickle", rest)
 
     @classmethod
@@ -51,8 +53,9 @@ class Request:
         there = json.loads((folder / "made_by.json").read_bytes())
         if not runs_here(there):
             raise _changed(there, "byte code of another Python")
+        given = folder / "topology.pickle"
         try:
-            topology = loads((folder / "topology.pickle").read_bytes())
+            topology = loads(given.read_bytes()) if given.exists() else None
             return cls(topology, *pickle.loads((folder / "request.pickle").read_bytes()))
         except Exception as error:
             if there == made_by():

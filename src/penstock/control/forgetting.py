@@ -19,23 +19,23 @@ def forget_state(directory: RunDirectory, nodes: Sequence[str]) -> None:
     may be what keeps it from finishing.
     """
     _require_begun(directory)
-    with directory.lock():
+    with directory.lock(), directory.changing():
         current = directory.current()
         _require_state(directory.load(current), nodes)
-        born = max(directory.versions()) + 1
+        born = directory.next_version()
         version = _forgotten(directory, current, nodes, born)
         begun, done = last_planned(directory.checkpoint), last_committed(directory.checkpoint)
         if begun is not None and (done is None or begun > done):
             planned = int(read_offset(directory.checkpoint, begun)["version"])
             again = version if planned == current else _forgotten(directory, planned, nodes, born)
             plan_again(directory.checkpoint, begun, again)
-        directory.make_current(version)
+        directory.make_current(version, directory.origin())
 
 
 def _forgotten(directory: RunDirectory, version: int, nodes: Sequence[str], born: int) -> int:
     """The number of a new version that is like another one, but for the birth of these states."""
     program = directory.load(version)
-    number = max(directory.versions()) + 1
+    number = directory.next_version()
     reborn = replace(program, born={**program.born, **dict.fromkeys(nodes, born)})
     directory.store(number, reborn, like=version)
     return number

@@ -43,8 +43,10 @@ def let_mended_code_run(directory: RunDirectory, change: ChangePlan) -> None:
     if begun is None or begun == done or failed is None or failed[0] != begun:
         return
     version = int(read_offset(directory.checkpoint, begun)["version"])
+    if version == change.version:
+        return
     planned = stored_program(directory, version, change.program)
-    if planned.sources.keys() != change.program.sources.keys():
+    if _input(planned) != _input(change.program):
         return
     if failed[1] == "code" or _makes_the_same(planned, change.program):
         _require_no_moves(planned, change, begun)
@@ -64,6 +66,11 @@ def _require_no_moves(planned: Program, change: ChangePlan, epoch: int) -> None:
             reason=f"epoch {epoch} failed and is repeated first; the state of {names} would change its hop",
             next_step="mend what failed and start it; make the other changes when the epoch is committed",
         )
+
+
+def _input(program: Program) -> set[str]:
+    """Return the sources, by name and generation: an offset has a meaning for these alone."""
+    return {program.source_key(name) for name in program.sources}
 
 
 def _makes_the_same(planned: Program, mended: Program) -> bool:

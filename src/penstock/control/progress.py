@@ -42,6 +42,8 @@ class Progress:
     finished: bool = False
     """Whether every source had ended with this epoch."""
     nodes: tuple[NodeProgress, ...] = field(default=())
+    fence: int = 0
+    """The number of the fencing token of the runner that committed it."""
 
     @property
     def late(self) -> int:

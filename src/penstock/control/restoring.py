@@ -36,6 +36,8 @@ def restore(
         settle(scratch.checkpoint)
         card = {"topology": savepoint.manifest.topology, "run_id": uuid.uuid4().hex}
         scratch.write_card({**card, _OURS: savepoint.manifest.identity})
+        # Whoever starts the restored run says what it shall be: an app that writes to another table, perhaps.
+        scratch.make_current(scratch.current())
         if prepare is not None:
             prepare(scratch)
         rebase(scratch.checkpoint, at=RunDirectory(into).checkpoint)

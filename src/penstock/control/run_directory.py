@@ -10,8 +10,9 @@ import fcntl
 import os
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -19,12 +20,19 @@ import cloudpickle
 
 from penstock.connect.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
 from penstock.connect.sink import write_atomically
+from penstock.control import fencing
 from penstock.control.line_log import append_line
 from penstock.control.progress import Progress
 from penstock.control.upgrading import seal_if_older
 from penstock.control.version_files import VersionFiles
 from penstock.control.way_back import way_back
-from penstock.errors import Fenced, PenstockError, RunDirectoryBroken, RunDirectoryInUse, RunDirectoryMismatch
+from penstock.errors import (
+    ChangedMeanwhile,
+    PenstockError,
+    RunDirectoryBroken,
+    RunDirectoryInUse,
+    RunDirectoryMismatch,
+)
 from penstock.plan.program import Program
 
 FORMAT = 2
@@ -32,7 +40,25 @@ READS = (1, 2)
 """Formats of earlier Penstocks that are brought to the present one (see ``control.upgrading``), and that."""
 PROGRESS_BYTES = 16 << 20
 _LOCK_PATIENCE_S = 0.5
+_CHANGE_PATIENCE_S = 20.0
+"""A change plans and writes two files; longer than this means that its process hangs or was stopped."""
+_LATE_LINES = 8
 Failed = Literal["code", "sink"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who made a version current, and which apps were started with a topology equal to it."""
+
+    made_by: str
+    at_ns: int
+    apps: tuple[str, ...] = ()
+    """By the identity of the app (see ``control.adoption``)."""
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Origin:
+        """Return the origin in the values of ``current``."""
+        return cls(str(values["made_by"]), int(values["at_ns"]), tuple(values["apps"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +147,21 @@ class RunDirectory:
             )
         return values
 
+    def require_card(self) -> None:
+        """Raise RunDirectoryMismatch if nobody has run here."""
+        try:
+            self.read_card()
+        except FileNotFoundError:
+            step = "name the directory of a run (--dir)"
+            raise RunDirectoryMismatch(directory=self.path, what="holds no run", next_step=step) from None
+
+    def topology(self) -> str:
+        """Return the name of the run's topology; of the folder if the card cannot be read."""
+        try:
+            return str(self.read_card()["topology"])
+        except (FileNotFoundError, PenstockError):
+            return self.path.name
+
     def write_card(self, values: Mapping[str, Any]) -> None:
         write_sealed(self.path / "run.json", {"format": FORMAT, **values})
 
@@ -135,7 +176,8 @@ class RunDirectory:
     def lock(self, *, take_over: bool = False) -> IO[str]:
         """Keep other runners out for as long as the answer is open.
 
-        Taking over leaves the lock of a runner that hangs behind; its term is over (see ``begin_term``).
+        Taking over leaves the lock of a runner that hangs behind; its fencing token is void as soon as the
+        new runner has one (see ``begin_term``).
         """
         if take_over:
             (self.path / "lock").unlink(missing_ok=True)
@@ -145,38 +187,24 @@ class RunDirectory:
             pid = file.read().strip() or "unknown"
             file.close()
             raise RunDirectoryInUse(directory=self.path, pid=pid)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        _note_holder(file)
         return file
 
-    def begin_term(self) -> int:
-        """Begin to write here: runners of earlier terms are refused from now on."""
-        folder = self.path / "terms"
-        folder.mkdir(exist_ok=True)
-        while True:
-            term = self.term() + 1
-            try:
-                (folder / f"{term:012d}").touch(exist_ok=False)
-            except FileExistsError:  # another runner was quicker: it is older than this one now
-                continue
-            for earlier in sorted(folder.iterdir())[:-2]:
-                earlier.unlink(missing_ok=True)
-            return term
+    def begin_term(self) -> str:
+        """Begin to write here and return the fencing token: runners with earlier ones are refused now."""
+        return fencing.begin(self.path / "terms", self.path / "token.json")
 
-    def term(self) -> int:
-        """The newest term; 0 before the first."""
-        return max((int(path.name) for path in (self.path / "terms").glob("[0-9]*")), default=0)
+    def term(self) -> str:
+        """Return the newest fencing token; an empty text before the first."""
+        return fencing.newest_token(self.path / "terms")
 
-    def require_term(self, term: int) -> None:
-        """Raise Fenced if a newer runner has begun."""
-        newest = self.term()
-        if newest != term:
-            raise Fenced(directory=self.path, newest=newest, mine=term)
+    def require_term(self, term: str) -> None:
+        """Raise Fenced if a newer runner has begun, and RunDirectoryBroken if the tokens are lost."""
+        fencing.require_newest(self.path / "terms", term, self.path)
 
-    def hold(self, term: int) -> Path:
-        """While this file is there, the runner of the term begins no new epoch."""
-        return self.path / f"hold-{term:012d}"
+    def hold(self, term: str) -> Path:
+        """While this file is there, the runner with the fencing token begins no new epoch."""
+        return self.path / f"hold-{term}"
 
     def end_holds(self) -> None:
         """Let epochs begin: those who wanted none have ended."""
@@ -195,12 +223,42 @@ class RunDirectory:
         values = self._read_small(self.path / "current")
         return 0 if values is None else int(values["version"])
 
+    def origin(self) -> Origin | None:
+        """Return who made the current version; None if that was not recorded."""
+        values = self._read_small(self.path / "current")
+        return None if values is None or "made_by" not in values else Origin.of(values)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Keep all others from making a version, in this process and in others, for the body.
+
+        Raises ChangedMeanwhile if another change does not end in time.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with open(self.path / "changing", "a+") as file:
+            if not _locked(file, patience_s=_CHANGE_PATIENCE_S):
+                file.seek(0)
+                pid = file.read().strip() or "unknown"
+                raise ChangedMeanwhile(
+                    directory=self.path,
+                    what=f"process {pid} is making a change and does not come to its end",
+                    next_step="end it or wake it, and try again; a change that was broken off is ignored",
+                )
+            _note_holder(file)
+            yield
+
+    def next_version(self) -> int:
+        """Return a number that no version has. Versions whose making was broken off keep theirs."""
+        return max(self.versions(), default=0) + 1
+
     def store(self, version: int, program: Program, *, like: int | None = None) -> None:
         """Write a version, for good; ``like`` is the version that the program's nodes are from, if any."""
         self.version_files.store(version, program, like=like)
 
-    def make_current(self, version: int) -> None:
-        write_sealed(self.path / "current", {"version": version})
+    def make_current(self, version: int, origin: Origin | None = None) -> None:
+        """Let the next epoch take a version. The file is replaced in one step."""
+        values = {} if origin is None else asdict(origin)
+        write_sealed(self.path / "current", {"version": version, **values})
 
     def load(self, version: int) -> Program:
         """Read a version. Raises VersionNotLoadable if this Python cannot (see ``control.rebuilding``)."""
@@ -233,7 +291,11 @@ class RunDirectory:
         append_line(self.progress_log, progress.to_json().encode())
 
     def last_progress(self) -> Progress | None:
-        """The newest line of the log, without reading all of it."""
+        """The newest line of the log, without reading all of it.
+
+        A runner that was replaced may have added a line late, so the newest fencing token among the last
+        lines counts.
+        """
         for path in (self.progress_log, self.path / "progress.before.jsonl"):
             try:
                 with open(path, "rb") as file:
@@ -241,9 +303,11 @@ class RunDirectory:
                     lines = file.read().splitlines()
             except FileNotFoundError:
                 continue
-            for line in reversed(lines):
-                if progress := read_progress(line):
-                    return progress
+            last = [progress for line in lines[-_LATE_LINES:] if (progress := read_progress(line))]
+            if not last:
+                last = [progress for line in lines if (progress := read_progress(line))][-1:]
+            if last:
+                return max(reversed(last), key=lambda progress: progress.fence)
         return None
 
     def be_careful(self, epoch: int) -> None:
@@ -300,9 +364,9 @@ def read_progress(line: bytes) -> Progress | None:
         return None
 
 
-def _locked(file: IO[str]) -> bool:
+def _locked(file: IO[str], *, patience_s: float = _LOCK_PATIENCE_S) -> bool:
     """Lock a file; whoever looks whether a run lives has its lock for a moment, which is waited for."""
-    deadline = time.monotonic() + _LOCK_PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -311,6 +375,13 @@ def _locked(file: IO[str]) -> bool:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOCK_PATIENCE_S / 20)
+
+
+def _note_holder(file: IO[str]) -> None:
+    """Write down which process has a lock, for those that it keeps out."""
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
 
 
 def _opened(content: bytes) -> bytes | None:

@@ -39,7 +39,9 @@ class RunReader:
         complete = text[: text.rfind(b"\n") + 1]
         self._history_read += len(complete)
         for line in complete.splitlines():
-            if progress := read_progress(line):
+            progress = read_progress(line)
+            known = self._history.get(progress.epoch) if progress else None
+            if progress and (known is None or progress.fence >= known.fence):
                 self._history[progress.epoch] = progress
         return list(self._history.values())
 

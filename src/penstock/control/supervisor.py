@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.connect.sink import shown_path
+from penstock.control.adoption import Adoption, adopt_at_rest
 from penstock.control.checkpoint import next_epoch
 from penstock.control.driver_process import DriverProcess
 from penstock.control.driving import Request
@@ -17,6 +18,7 @@ from penstock.control.restarting import decide, kind_of
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
 from penstock.errors import GaveUp
+from penstock.plan.passes import plan
 
 _POLL_S = 0.05
 SPARE_AFTER_EPOCHS = 3
@@ -39,8 +41,24 @@ class SupervisedRun:
         self._reader = RunReader(self.run_directory)
         self._start_at = self._spare_at = clock()
         self._started_after = -1
-        self._term_before = self.run_directory.term()
         self._ending = False
+
+    def adopt(self) -> Adoption | None:
+        """Propose the request's topology to the run, once; the drivers get none. None if that is done.
+
+        Done by ``poll`` if nobody has done it before. Raises what forbids the run.
+        """
+        topology = self.request.topology
+        if topology is None:
+            return None
+        adoption = adopt_at_rest(self.run_directory, plan(topology), self.request.options)
+        # The run was taken over just now; a driver must not take it over from a runner that comes later.
+        options = replace(self.request.options, take_over=False)
+        self.request = replace(self.request, topology=None, options=options)
+        if report := adoption.report():
+            with open(self.run_directory.console_log, "a") as file:
+                file.write(f"{report}\n")
+        return adoption
 
     @property
     def directory(self) -> Path:
@@ -125,16 +143,10 @@ class SupervisedRun:
                 self.spare.go()
                 self.driver, self.spare = self.spare, None
             else:
-                self.directory.mkdir(parents=True, exist_ok=True)
-                self.driver = DriverProcess(self._request_now(), self._log)
+                self.adopt()
+                self.driver = DriverProcess(self.request, self._log)
         except OSError as error:
             self._settle(f"the driver process could not be started ({error})", kind_of(error))
-
-    def _request_now(self) -> Request:
-        """What is asked of a driver. Once one has begun, none takes the run over from another runner."""
-        if self.run_directory.term() > self._term_before:
-            self.request = replace(self.request, options=replace(self.request.options, take_over=False))
-        return self.request
 
     def _keep_spare(self) -> None:
         if not self.request.standby or self._ending:
@@ -148,7 +160,7 @@ class SupervisedRun:
         settled = self._epoch() >= self._started_after + SPARE_AFTER_EPOCHS
         if self.spare is None and settled and self._clock() >= self._spare_at:
             try:
-                self.spare = DriverProcess(self._request_now(), self._log, spare=True)
+                self.spare = DriverProcess(self.request, self._log, spare=True)
             except OSError as error:
                 self._do_without_spare(f"the spare driver could not be started ({error})")
 
@@ -165,9 +177,8 @@ class SupervisedRun:
         decision = decide(self.request.policy, before, incident)
         self._incidents.add(replace(incident, action=decision.action))
         if decision.wait_s is None:
-            raise GaveUp(
-                topology=self.request.topology.name, why=decision.why, cause=what, directory=self.directory
-            )
+            name = self.run_directory.topology()
+            raise GaveUp(topology=name, why=decision.why, cause=what, directory=self.directory)
         self._start_at = self._clock() + decision.wait_s
 
     def _epoch(self) -> int:

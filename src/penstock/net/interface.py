@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from penstock.connect.source import BadRecord, Batch, Reject, Source, SourcePlanner, Split
+from penstock.connect.source import BadRecord, Batch, Identity, Reject, Source, SourcePlanner, Split
 from penstock.errors import BadArgument
 from penstock.net.pcap import Pcap, Rows, Tunnels
 from penstock.topology.schema import Schema
@@ -80,6 +80,11 @@ class Interface(Source):
     def time(self) -> str | None:
         """The time of capture, unless it was left out."""
         return self.packets.time
+
+    @property
+    def identity(self) -> Identity:
+        """Return the interface: offsets are places in the spool of its packets."""
+        return Identity("Interface", self.interface)
 
     def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
         """Capture for as long as the topology runs."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from penstock.connect.durations import microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Reject, Source, Split, restore_fields
+from penstock.connect.source import Batch, Identity, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.net import columns as c
 from penstock.net._layout import MOST_TUNNELS
@@ -121,6 +121,11 @@ class Pcap(Source):
     def has_end(self) -> bool:
         """Whether it ends by itself."""
         return self.ends == "drained"
+
+    @property
+    def identity(self) -> Identity:
+        """Return the path: offsets are places in its files, whatever is read of the packets."""
+        return Identity("Pcap", self.path)
 
     def planner(self, state_dir: Path) -> PcapPlanner:
         """Make the planner; its index of files lies in ``state_dir``."""

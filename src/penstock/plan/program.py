@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
+from penstock.connect.source import Identity
 from penstock.operators.operator import overrides
 from penstock.topology import specs
 from penstock.topology.graph import Edge, Graph, Node
 from penstock.topology.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Which source the offsets under a name belong to, and the version in which they began."""
+
+    identity: Identity
+    generation: int = 0
+    """0 for a source that has never started anew."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +33,23 @@ class Program:
     """Exchanges between the sources and the node: the hop of a hosted node."""
     born: Mapping[str, int] = field(default_factory=dict)
     """The version in which each hosted node's state began."""
+    lineages: Mapping[str, Lineage] = field(default_factory=dict)
+    """Of each source that the run has or had, what its offsets belong to."""
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        self.__dict__.update({"lineages": {}, **values})  # versions stored before have none
+
+    def generation(self, source: str) -> int:
+        """Return the version in which a source's offsets began; 0 if it never started anew."""
+        return self.lineages[source].generation if source in self.lineages else 0
+
+    def source_key(self, source: str) -> str:
+        """Return the name of a source and its generation: of its folder, and of what is noted about it.
+
+        No node has an "@" in its name.
+        """
+        generation = self.generation(source)
+        return f"{source}@{generation}" if generation else source
 
     @cached_property
     def sources(self) -> dict[str, specs.SourceSpec]:

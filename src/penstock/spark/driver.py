@@ -35,7 +35,7 @@ from penstock.errors import (
     SparkGone,
 )
 from penstock.spark.newcomers import Newcomers
-from penstock.spark.runner import Handle, start
+from penstock.spark.runner import Handle, resume
 from penstock.spark.session import spark_is_gone
 from penstock.spark.warm_up import warm_up
 
@@ -49,7 +49,7 @@ _NOT_OURS = (Fenced, RunDirectoryInUse, RunDirectoryMismatch)
 
 @dataclass
 class Driver:
-    """Keeps one topology running in this process."""
+    """Keeps one run going in this process, under whatever version its directory says is current."""
 
     request: Request
     _ending: bool = False
@@ -81,8 +81,7 @@ class Driver:
         options = self.request.options
         while True:
             try:
-                with start(self.request.topology, options) as handle:
-                    self._tell_change(handle)
+                with resume(self.request.directory, options) as handle:
                     options = replace(options, take_over=False)
                     self._watch(handle)
                 return Answer()
@@ -117,11 +116,6 @@ class Driver:
         epoch = next_epoch(self._directory.checkpoint)
         self._incidents.add(Incident(time.time_ns(), epoch, "handled", what, "it was ended"))
 
-    def _tell_change(self, handle: Handle) -> None:
-        if handle.adopted and handle.adopted.version > 1:
-            with open(self._directory.console_log, "a") as file:
-                file.write(f"the topology has changed; {handle.adopted}\n")
-
     def _settle(self, error: Exception) -> Answer | None:
         """Log the failure and wait before the next attempt; an answer if there is none."""
         epoch = next_epoch(self._directory.checkpoint)
@@ -134,7 +128,7 @@ class Driver:
             return Answer() if self._ends_within(decision.wait_s) else None
         if isinstance(error, PenstockError) and incident.kind in ("final", "code"):
             return Answer(error=error)
-        topology = self.request.topology.name
+        topology = self._directory.topology()
         return Answer(
             error=GaveUp(
                 topology=topology, why=decision.why, cause=str(error), directory=self.request.directory
@@ -143,7 +137,7 @@ class Driver:
 
     def _without_spark(self, error: Exception) -> SparkGone:
         epoch = next_epoch(self._directory.checkpoint)
-        return SparkGone(topology=self.request.topology.name, epoch=epoch, reason=str(error)[:_MOST_WORDS])
+        return SparkGone(topology=self._directory.topology(), epoch=epoch, reason=str(error)[:_MOST_WORDS])
 
     def _end_stopped_workers(self) -> None:
         """A Python worker that was stopped (SIGSTOP) would hold the epoch up for ever."""

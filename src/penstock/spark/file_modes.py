@@ -5,6 +5,10 @@ Spark writes four files of its checkpoint, each with its sums beside it: eight p
 processor time, and the JVM about 20 to start and await them. Hadoop does without where it finds its library
 in C, which no package brings. So its local files get another method to set a mode, compiled by the compiler
 that Spark has.
+
+They also get another way to rename: a file that is there is never replaced. Hadoop looks whether the
+target is there and then renames, so of two drivers that write the same entry of the offset or commit log,
+both could succeed. A link is made by the system only if its name is free.
 """
 
 from __future__ import annotations
@@ -18,7 +22,10 @@ _SETTING, _CLASS = "fs.file.impl", "penstock.LocalFiles"
 _SOURCE = """
 package penstock;
 
+import java.io.File;
 import java.io.IOException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.attribute.PosixFilePermissions;
 import org.apache.hadoop.fs.LocalFileSystem;
@@ -34,6 +41,24 @@ public class LocalFiles extends LocalFileSystem {
     }
 
     public static class Raw extends RawLocalFileSystem {
+        public boolean rename(Path from, Path to) throws IOException {
+            File source = pathToFile(from);
+            if (!source.isFile() || from.getName().endsWith(".crc")) {
+                return super.rename(from, to);
+            }
+            try {
+                Files.createLink(pathToFile(to).toPath(), source.toPath());
+            } catch (FileAlreadyExistsException there) {
+                return false;
+            } catch (FileSystemException without) {
+                return super.rename(from, to);
+            } catch (UnsupportedOperationException without) {
+                return super.rename(from, to);
+            }
+            Files.delete(source.toPath());
+            return true;
+        }
+
         public void setPermission(Path path, FsPermission mode) throws IOException {
             if (mode.getStickyBit()) {
                 super.setPermission(path, mode);

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from penstock.connect.source import Limit, Offset, SourcePlanner
 from penstock.control.holding import honour_hold
 from penstock.control.run_directory import RunDirectory
+from penstock.engine.beginning import generations_of, must_wait, reopened, start_for
 from penstock.engine.punctuation import Punctuations, Standing
 from penstock.errors import VersionNotLoadable
 from penstock.frames.frame import DDL
@@ -54,20 +55,20 @@ class Fabric(DataSource):
         return IntakeReader(
             self.options["directory"],
             self.options["run_id"],
-            term=int(self.options["term"]),
+            term=self.options["term"],
             tasks=int(self.options["tasks"]),
             reads_ahead=self.options["reads_ahead"] == "true",
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> OutletWriter:
         spare_what_was_imported()  # Spark asks a process of its own for the writer in every epoch
-        return OutletWriter(self.options["directory"], self.options["run_id"], int(self.options["term"]))
+        return OutletWriter(self.options["directory"], self.options["run_id"], self.options["term"])
 
 
 class IntakeReader(DataSourceStreamReader):
     """Plans epochs next to the driver, and reads splits in the workers."""
 
-    def __init__(self, directory: str, run_id: str, *, term: int, tasks: int, reads_ahead: bool) -> None:
+    def __init__(self, directory: str, run_id: str, *, term: str, tasks: int, reads_ahead: bool) -> None:
         self._directory = RunDirectory(Path(directory))
         self._run_id = run_id
         self._term = term
@@ -91,19 +92,26 @@ class IntakeReader(DataSourceStreamReader):
             honour_hold(self._directory, self._term)
             version, exports_for = next_version(self._directory, start)
             program = self._directory.load(version)
-            ends = self._ends(program, start["sources"])
-            before = Punctuations.from_json(start["punctuation"])
-            after = self._punctuations(program, before, start["sources"], ends)
+            begun = start_for(program, start)
+            before = Punctuations.from_json(begun["punctuation"])
+            reopening = reopened(program, before, set(begun["sources"]), self._directory.read_observed())
+            waiting = must_wait(program, before, reopening, set(begun["sources"]))
+            ends = self._ends(program, begun["sources"], waiting)
+            after = self._punctuations(program, reopening, begun["sources"], ends)
             is_same = (version, ends, exports_for) == (start["version"], start["sources"], None)
             if is_same and not after.moved_since(before):
                 return start
-            cut = self._cut(program, start["sources"], ends)
-            moving = {} if exports_for is None else {"exports": exports_for}
-            return {"version": version, "sources": ends, "punctuation": after.to_json(), **cut, **moving}
+            cut = self._cut(program, begun["sources"], ends)
+            if generations := generations_of(program, start):
+                cut["generations"] = generations
+            if exports_for is not None:
+                cut["exports"] = exports_for
+            return {"version": version, "sources": ends, "punctuation": after.to_json(), **cut}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[IntakePartition]:
         with failures_recorded(self._directory):
             program = self._directory.load(end["version"])
+            start = start_for(program, start)
             clock = self._clock(program, start, end)
             parts = self._parts(program, start, end)
             following = self._following(program, end) if self._reads_ahead else []
@@ -132,18 +140,23 @@ class IntakeReader(DataSourceStreamReader):
         except VersionNotLoadable:
             return self._directory.load(self._directory.current())
 
-    def _ends(self, program: Program, starts: dict[str, Offset]) -> dict[str, Offset]:
+    def _ends(
+        self, program: Program, starts: dict[str, Offset], waiting: Set[str] = frozenset()
+    ) -> dict[str, Offset]:
         """How far the sources are read in an epoch; where that was foreseen, so it is done."""
         ends = dict(starts)
         for name, spec in program.sources.items():
             limit = Limit(*spec.limits)
             with self._planner(program, name) as planner:
                 begin = ends.get(name) or planner.initial()
+                if name in waiting:
+                    ends[name] = begin
+                    continue
                 *asked, end = self._foreseen.pop(planner, (None, None, None))
                 ends[name] = end if end and asked == [begin, limit] else planner.latest(begin, limit)
         return ends
 
-    def _cut(self, program: Program, starts: dict[str, Offset], ends: dict[str, Offset]) -> dict[str, int]:
+    def _cut(self, program: Program, starts: dict[str, Offset], ends: dict[str, Offset]) -> dict[str, Any]:
         """Into how many tasks an epoch is cut, and how many pieces each of them reads.
 
         It is part of the epoch's offset: run again on other cores, it is cut the same.
@@ -201,10 +214,10 @@ class IntakeReader(DataSourceStreamReader):
     @contextmanager
     def _planner(self, program: Program, name: str) -> Iterator[SourcePlanner]:
         """A source's planner, for as long as it is asked: what is amiss is told by the source's name."""
-        key = (name, program.graph[name].logic)
+        key = (program.source_key(name), program.graph[name].logic)
         with known_by(name):
             if key not in self._planners:
-                folder = self._directory.planners / name
+                folder = self._directory.planners / key[0]
                 folder.mkdir(parents=True, exist_ok=True)
                 self._planners[key] = program.sources[name].source.planner(folder)
             yield self._planners[key]
@@ -217,7 +230,9 @@ class IntakeReader(DataSourceStreamReader):
         for name in program.sources:
             with self._planner(program, name) as planner:
                 begin = starts.get(name) or planner.initial()
-                standings[name] = Standing.of(planner, begin, ends[name], observed.get(name))
+                standings[name] = Standing.of(
+                    planner, begin, ends[name], observed.get(program.source_key(name))
+                )
         return before.after(program, standings, time.time_ns())
 
     def _clock(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:

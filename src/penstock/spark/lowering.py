@@ -21,7 +21,7 @@ def lay_fabric(
     *,
     directory: Path,
     run_id: str,
-    term: int,
+    term: str,
     hops: int,
     partitions: int,
     tasks: int,

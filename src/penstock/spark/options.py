@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from penstock.control.source_changes import Decision
 from penstock.errors import BadArgument
 
 Until = Literal["stopped", "finished", "caught-up"]
@@ -33,6 +34,12 @@ class RunOptions:
     """Heap of Spark's driver, which on one machine does all the work."""
     allow_state_loss: bool = False
     """Start a changed topology although nodes lose their state by it."""
+    sources: Mapping[str, Decision] = field(default_factory=dict)
+    """What becomes of sources that read another place than before: "continue" or "anew", by name."""
+    apply: bool = False
+    """Apply the topology although the run's current version came from elsewhere, which reverts that one."""
+    app: str | None = None
+    """What proposes the topology; default: the path of the script that runs."""
     take_over: bool = False
     """Start although another runner holds the directory: it is refused at its next commit."""
     spark: Mapping[str, str] = field(default_factory=dict)

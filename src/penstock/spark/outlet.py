@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.taskcontext import TaskContext
 
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
+from penstock.control.fencing import number_of
 from penstock.control.incidents import Incident, IncidentLog
 from penstock.control.progress import NodeProgress, Progress
 from penstock.control.run_directory import RunDirectory
 from penstock.control.sink_places import note_place, require_place
 from penstock.engine.counters import Counters
-from penstock.errors import SinkUnavailable
+from penstock.errors import PenstockError, SinkUnavailable
 from penstock.frames.frame import decode
 from penstock.operators.boundary import DEAD_LETTERS
 from penstock.plan.program import Program
@@ -49,7 +50,7 @@ class Written(WriterCommitMessage):
 class OutletWriter(DataSourceStreamArrowWriter):
     """Writes frames that have reached their sinks."""
 
-    def __init__(self, directory: str, run_id: str, term: int) -> None:
+    def __init__(self, directory: str, run_id: str, term: str) -> None:
         self._directory_name = directory
         self._run_id = run_id
         self._term = term
@@ -65,7 +66,12 @@ class OutletWriter(DataSourceStreamArrowWriter):
         directory = RunDirectory(Path(self._directory_name))
         with failures_recorded(directory):
             directory.require_term(self._term)
-            commit_epoch(directory, self._run_id, batchId, [m for m in messages if m is not None])
+            try:
+                written = [m for m in messages if m is not None]
+                commit_epoch(directory, self._run_id, self._term, batchId, written)
+            except (PenstockError, OSError):
+                directory.require_term(self._term)  # its files were taken away by the runner that replaced it
+                raise
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:  # type: ignore[override]
         """Nothing to undo: what was written without a commit is not visible."""
@@ -126,12 +132,21 @@ class OutletTask:
         return self._writers[name]
 
 
-def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: list[Written]) -> None:
-    """Make an epoch visible in every sink, then tell how it went."""
+def commit_epoch(
+    directory: RunDirectory, run_id: str, term: str, epoch: int, messages: list[Written]
+) -> None:
+    """Make an epoch visible in every sink, then note how it went.
+
+    A runner may be stopped anywhere in here, and wake when a newer one has gone on. Each sink then finds the
+    epoch done, by a check of its own that is atomic. What is written after the sinks is checked again, and it
+    is such that a write between that check and the runner's end does no harm.
+    """
     version = next((m.version for m in messages if m.version is not None), None)
     if version is None:
         return
+    # Before the check: after it, no newer runner may plan this epoch under another version (see mending).
     directory.forget_failures()
+    directory.require_term(term)
     program = directory.load(version)
     letters = sum(m.letters for m in messages)
     for name in (*program.sinks, *([LETTERS] if letters else [])):
@@ -142,12 +157,14 @@ def commit_epoch(directory: RunDirectory, run_id: str, epoch: int, messages: lis
         with _may_be_away(name):
             sink.commit(context, [m.sinks[name] for m in messages if name in m.sinks])
             note_place(directory, name, sink)
+    directory.require_term(term)
     counters = Counters.merged(text for m in messages for text in m.metrics)
     clock = next((m.clock for m in messages if m.clock is not None), None) or {}
-    _remember_times(directory, counters)
+    _remember_times(directory, program, counters)
     note_import(directory, epoch, clock.get("moves", {}))
-    clear(directory.handover, up_to=epoch)
-    directory.append_progress(_progress(directory, program, epoch, version, counters, clock, letters))
+    clear(directory.handover, up_to=epoch - 1)  # not this epoch's: a newer runner may be repeating it
+    made = _progress(directory, program, epoch, version, counters, clock, letters)
+    directory.append_progress(replace(made, fence=number_of(term)))
     if letters and directory.read_careful() == epoch:
         _tell_put_aside(directory, epoch, letters)
 
@@ -189,10 +206,11 @@ def sink_schema(program: Program, name: str) -> Schema:
     return DEAD_LETTERS if name == LETTERS else program.input_schema(program.graph[name].inputs[0])
 
 
-def _remember_times(directory: RunDirectory, counters: Counters) -> None:
+def _remember_times(directory: RunDirectory, program: Program, counters: Counters) -> None:
     if counters.observed:
         before = directory.read_observed()
-        latest = {name: max(t, before.get(name, t)) for name, t in counters.observed.items()}
+        seen = {program.source_key(name): time for name, time in counters.observed.items()}
+        latest = {key: max(time, before.get(key, time)) for key, time in seen.items()}
         directory.write_observed({**before, **latest})
 
 

@@ -38,7 +38,7 @@ class Piece:
     """A share as one epoch reads it: all that its frames depend on."""
 
     run_id: str
-    term: int
+    term: str
     epoch: int
     version: int
     task: int
@@ -68,7 +68,7 @@ class IntakePartition(InputPartition):
 class IntakeTask:
     """Reads the pieces of one partition."""
 
-    def __init__(self, directory: RunDirectory, run_id: str, term: int, partition: IntakePartition) -> None:
+    def __init__(self, directory: RunDirectory, run_id: str, term: str, partition: IntakePartition) -> None:
         self._directory = directory
         self._run = (run_id, term)
         self._partition = partition

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +15,22 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.connect.source import END_OF_TIME
-from penstock.control.changes import ChangePlan, plan_change, require_applicable
+from penstock.control.adoption import Adoption, adopt, unchanged
+from penstock.control.changes import ChangePlan, plan_change
+from penstock.control.changing import change_version
 from penstock.control.checkpoint import check, last_committed, next_epoch
 from penstock.control.holding import clear_holds
 from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.progress import Progress
-from penstock.control.rebuilding import prepare, stored_program
+from penstock.control.rebuilding import prepare
 from penstock.control.rescale_swap import finish_rescale
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
-from penstock.errors import SparkGone, StreamFailed
+from penstock.control.source_changes import Decision
+from penstock.errors import RunDirectoryMismatch, SparkGone, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
+from penstock.spark.attendance import Attendance
 from penstock.spark.causes import cause_of
 from penstock.spark.damage import damage_in
 from penstock.spark.handover import clear
@@ -39,37 +45,81 @@ from penstock.topology.stream import Topology
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
+_LOG = logging.getLogger("penstock.spark.runner")
 _POLL_S = 0.05
 SPARK_IS_GONE = (Py4JError, PySparkException, OSError)
 """What a call to a JVM that has died, or whose context was stopped from outside, may raise."""
 
 
 def start(topology: Topology, options: RunOptions | None = None) -> Handle:
-    """Run a topology; going on where its directory says that it stopped."""
+    """Run a topology; going on where its directory says that it stopped.
+
+    A topology that differs from the run's current version is applied if that version came from the same app,
+    or if ``options.apply`` says so. Otherwise the current version runs (see ``Handle.not_applied``).
+    """
     options = options or RunOptions()
     program = plan(topology)
     directory = RunDirectory(run_directory(topology.name, options))
-    run_id = directory.open(topology.name)
-    lock = ExitStack()
+    directory.open(topology.name)
+    with ExitStack() as undo:
+        lock = undo.enter_context(ExitStack())
+        term = _begin(directory, options, lock, program)
+        adoption = adopt(directory, program, options)
+        if adoption.proposed is not None:
+            _LOG.warning("%s", adoption.report())
+        handle = _go_on(directory, term, options, adoption, lock)
+        undo.pop_all()
+    return handle
+
+
+def resume(directory: Path, options: RunOptions | None = None) -> Handle:
+    """Run the current version of a run directory, which needs no topology."""
+    options = options or RunOptions()
+    run = RunDirectory(directory.resolve())
+    run.require_card()
+    with ExitStack() as undo:
+        lock = undo.enter_context(ExitStack())
+        term = _begin(run, options, lock)
+        version = run.current()
+        if not version:
+            step = "start it with its topology first (penstock run APP)"
+            raise RunDirectoryMismatch(directory=run.path, what="has no version yet", next_step=step)
+        handle = _go_on(run, term, options, Adoption(unchanged(run.load(version), version)), lock)
+        undo.pop_all()
+    return handle
+
+
+def _begin(
+    directory: RunDirectory, options: RunOptions, lock: ExitStack, program: Program | None = None
+) -> str:
+    """Become the directory's runner, and finish what was broken off. Return the fencing token."""
     lock.enter_context(directory.lock(take_over=options.take_over))
-    try:
+    if program is not None:
         prepare(directory, program)
-        term = directory.begin_term()
-        clear_holds(directory)
-        finish_rescale(directory)
-        check(directory.path)
-        fabric = _fabric(directory, program, options)
-        change = _adopt(directory, program, fabric["hops"], options)
-        directory.end_holds()
-        directory.take_failure()
-        clear(directory.handover)
-        for name, spec in change.program.sources.items():
-            lock.enter_context(spec.source.attend(directory.planners / name))
-        query = _query(change.program, directory, run_id, term, options, fabric)
-    except BaseException:
-        lock.close()
-        raise
-    return Handle(topology, directory, term, options, change, fabric, query, lock)
+    term = directory.begin_term()
+    clear_holds(directory)
+    finish_rescale(directory)
+    check(directory.path)
+    return term
+
+
+def _go_on(
+    directory: RunDirectory, term: str, options: RunOptions, adoption: Adoption, lock: ExitStack
+) -> Handle:
+    """Start the query of the current version."""
+    change = adoption.plan
+    fabric = _fabric(directory, change.program, options)
+    directory.require_term(term)  # this start may have been held up for any time
+    let_mended_code_run(directory, change)
+    directory.end_holds()
+    directory.take_failure()
+    _clear_handover(directory)
+    attendance = Attendance(directory)
+    lock.callback(attendance.close)
+    attendance.follow(change.program)
+    run_id = str(directory.read_card()["run_id"])
+    query = _query(change.program, directory, run_id, term, options, fabric)
+    return Handle(directory, term, options, adoption, fabric, query, lock, attendance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +149,37 @@ class Handle:
 
     def __init__(
         self,
-        topology: Topology,
         directory: RunDirectory,
-        term: int,
+        term: str,
         options: RunOptions,
-        adopted: ChangePlan,
+        adoption: Adoption,
         fabric: dict[str, int],
         query: StreamingQuery,
         lock: ExitStack,
+        attendance: Attendance,
     ) -> None:
-        self.topology = topology
-        self.adopted = adopted
+        self.adopted = adoption.plan
+        self.not_applied = adoption.proposed
+        """What the topology given at the start would have changed, if the version came from elsewhere."""
         self.query = query
         self._directory = directory
         self._term = term
         self._options = options
-        self._program = adopted.program
         self._fabric = fabric
         self._lock = lock
+        self._attendance = attendance
+        self._seen = adoption.plan.version
         self._reader = RunReader(directory)
+
+    @property
+    def topology(self) -> Topology:
+        """The topology of the version that the next epoch takes."""
+        graph = self._program.graph
+        return Topology(graph.name, graph)
+
+    @property
+    def _program(self) -> Program:
+        return self._directory.load(self.version)
 
     @property
     def directory(self) -> Path:
@@ -145,17 +207,37 @@ class Handle:
         newest = max(int(path.name) for path in (self._directory.checkpoint / "offsets").glob("[0-9]*"))
         return read_offset(self._directory, newest)
 
-    def change(self, topology: Topology, *, allow_state_loss: bool = False) -> Change:
+    def plan(self, topology: Topology, *, sources: Mapping[str, Decision] | None = None) -> ChangePlan:
+        """Return what a change to a topology would do to the current version. Changes nothing."""
+        version, hops = self._directory.next_version(), self._fabric["hops"]
+        return plan_change(self._program, plan(topology), version=version, hops=hops, sources=sources)
+
+    def change(
+        self,
+        topology: Topology,
+        *,
+        allow_state_loss: bool = False,
+        sources: Mapping[str, Decision] | None = None,
+        planned_on: int | None = None,
+    ) -> Change:
         """Let the next epoch run another version of the topology. Nothing stops or restarts.
 
-        Raises BadChange, with what would be needed, if the running fabric cannot take it.
+        ``planned_on`` is the version that you have looked at; by default the one that this handle has started
+        with or made last. Raises ChangedMeanwhile if another version has become current since, BadChange if
+        the running fabric cannot take the change, and SourceUndecided if a source reads another place and
+        ``sources`` does not say what becomes of it ("continue" or "anew", by name).
         """
-        version = max(self._directory.versions()) + 1
-        change = plan_change(self._program, plan(topology), version=version, hops=self._fabric["hops"])
-        require_applicable(change, allow_state_loss=allow_state_loss)
-        self._directory.store(version, change.program)
-        self._directory.make_current(version)
-        self.topology, self._program = topology, change.program
+        self._directory.require_term(self._term)
+        change = change_version(
+            self._directory,
+            plan(topology),
+            planned_on=self._seen if planned_on is None else planned_on,
+            hops=self._fabric["hops"],
+            allow_state_loss=allow_state_loss,
+            sources=sources,
+        )
+        self._seen = change.version
+        self._attendance.follow(change.program)
         return Change(change, self._directory)
 
     def poll(self, timeout_s: float) -> bool:
@@ -197,6 +279,7 @@ class Handle:
             raise self._failed(f"Spark is gone ({type(error).__name__})", SparkGone) from error
 
     def _looks_ended(self) -> bool:
+        self._attendance.follow(self._program)  # another process may have changed the run
         if not self.query.isActive:
             self._release()
             self._raise_failure()
@@ -249,10 +332,17 @@ class Handle:
 
     def _failed(self, reason: str, kind: type[StreamFailed] = StreamFailed) -> StreamFailed:
         epoch = next_epoch(self._directory.checkpoint)
-        return kind(topology=self.topology.name, epoch=epoch, reason=reason)
+        return kind(topology=self._directory.topology(), epoch=epoch, reason=reason)
 
     def _release(self) -> None:
+        _clear_handover(self._directory)
         self._lock.close()
+
+
+def _clear_handover(directory: RunDirectory) -> None:
+    """Drop the payloads of committed epochs; those of a later one may be in use by a newer runner."""
+    done = last_committed(directory.checkpoint)
+    clear(directory.handover, up_to=-1 if done is None else done)
 
 
 def epoch_versions(directory: RunDirectory) -> list[tuple[int, int]]:
@@ -264,37 +354,6 @@ def epoch_versions(directory: RunDirectory) -> list[tuple[int, int]]:
         except (LookupError, ValueError, FileNotFoundError):  # being written, or just cleaned up
             continue
     return sorted(found)
-
-
-def _adopt(directory: RunDirectory, program: Program, hops: int, options: RunOptions) -> ChangePlan:
-    """Make the topology the current version, as a change of the one that ran last."""
-    current = directory.current()
-    if current == 0:
-        change = plan_change(_nothing(program), program, version=1, hops=hops)
-    else:
-        running = stored_program(directory, current, program)
-        change = plan_change(running, program, version=max(directory.versions()) + 1, hops=hops)
-        require_applicable(change, allow_state_loss=options.allow_state_loss)
-        if not change:
-            return ChangePlan(
-                program=directory.load(current),
-                version=current,
-                kept=change.kept,
-                added=(),
-                swapped=(),
-                removed=(),
-                lost=(),
-            )
-    directory.store(change.version, change.program)
-    let_mended_code_run(directory, change)
-    directory.make_current(change.version)
-    return change
-
-
-def _nothing(program: Program) -> Program:
-    from penstock.topology.graph import Graph
-
-    return Program(Graph(program.graph.name), {}, {})
 
 
 def _fabric(directory: RunDirectory, program: Program, options: RunOptions) -> dict[str, int]:
@@ -314,7 +373,7 @@ def _query(
     program: Program,
     directory: RunDirectory,
     run_id: str,
-    term: int,
+    term: str,
     options: RunOptions,
     fabric: dict[str, int],
 ) -> StreamingQuery:
@@ -344,4 +403,4 @@ def _interval(every: dt.timedelta | None) -> str:
     return f"{int((every or dt.timedelta()).total_seconds() * 1000)} milliseconds"
 
 
-__all__ = ["Change", "Handle", "start"]
+__all__ = ["Change", "Handle", "resume", "start"]

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ import polars as pl
 from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.moves import moves_between
+from penstock.control.source_changes import Decision
+from penstock.engine.beginning import must_wait, reopened
 from penstock.engine.counters import Counters
 from penstock.engine.flow import Flow
 from penstock.engine.log_transfer import read_log, write_log
@@ -102,14 +104,25 @@ class ReferenceRun:
         """By hop, node and slice: each hop has a store of its own, as on Spark."""
         self._held: dict[tuple[int, str, int], Held] = {}
         self._next: ChangePlan | None = None
+        self._anew: list[str] = []
+        """Sources that the next version starts anew."""
         self._offsets: dict[str, Offset] = {}
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
         self._punctuations = Punctuations()
+        self._seen_before: dict[str, int] = {}
+        """The greatest event times of sources before they started anew."""
+        self._waiting: set[str] = set()
         self._random = random.Random(self.seed)
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-reference-"))
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
-    def change(self, topology: Topology, *, allow_state_loss: bool = False) -> ChangePlan:
+    def change(
+        self,
+        topology: Topology,
+        *,
+        allow_state_loss: bool = False,
+        sources: Mapping[str, Decision] | None = None,
+    ) -> ChangePlan:
         """Go on with another version of the topology, as a running one would: from the next epoch on.
 
         If state has to change its hop, one more epoch runs the present version and exports it.
@@ -117,9 +130,11 @@ class ReferenceRun:
         running = self._next.program if self._next else self.program
         desired = plan(topology)
         hops = max(running.hops, desired.hops) if self.hops is None else self.hops
-        change = plan_change(running, desired, version=self.version + 1, hops=hops)
+        version = self.version + 1
+        change = plan_change(running, desired, version=version, hops=hops, sources=sources)
         require_applicable(change, allow_state_loss=allow_state_loss)
         self.topology, self.version, self._next = topology, change.version, change
+        self._anew += [name for name, _ in change.sources.anew]
         if not moves_between(self.program, change.program):
             self._take_over()
         return change
@@ -128,6 +143,9 @@ class ReferenceRun:
         """Go on with the next version; state that changes its hop has left the old one."""
         assert self._next is not None
         old, self.program, self._next = self.program, self._next.program, None
+        for name in self._anew:
+            self._forget_source(name)
+        self._anew.clear()
         moves = moves_between(old, self.program)
         copies = {}
         for name in (*moves.moved, *moves.discarded):
@@ -141,12 +159,25 @@ class ReferenceRun:
                 place = (self.program.depth[name], name, slice_)
                 read_log(copies[name, slice_], self._shelves.setdefault(place, MemoryShelf()))
 
+    def _forget_source(self, name: str) -> None:
+        """Drop the offset of a source that starts anew, with its promise."""
+        self._offsets.pop(name, None)
+        promised = {other: time for other, time in self._punctuations.sources.items() if other != name}
+        quiet_since = {other: at for other, at in self._punctuations.quiet_since.items() if other != name}
+        self._punctuations = replace(self._punctuations, sources=promised, quiet_since=quiet_since)
+        if name in self.counters.observed:
+            self._seen_before[f"{name}@{self.version}"] = self.counters.observed.pop(name)
+
     def step(self, cut: Epoch | None = None) -> bool:
         """Run one epoch. False if there was nothing to run."""
         cut = cut or Epoch()
+        begun, before = set(self._offsets), self._punctuations
+        observed = {**self._seen_before, **self.counters.observed}
+        self._punctuations = reopened(self.program, before, begun, observed)
+        self._waiting = must_wait(self.program, before, self._punctuations, begun)
         ranges = {name: self._range(name, cut) for name in self.program.sources}
         punctuations = self._next_punctuations(ranges)
-        moved = punctuations.moved_since(self._punctuations)
+        moved = punctuations.moved_since(before)
         if all(start == end for start, end in ranges.values()) and not moved and self._next is None:
             return False
         self._run_epoch(ranges, cut, moved)
@@ -181,9 +212,9 @@ class ReferenceRun:
         return pl.DataFrame(self.dead_letters, schema=to_polars(DEAD_LETTERS))
 
     def _planner(self, name: str) -> SourcePlanner:
-        key = (name, self.program.graph[name].logic)
+        key = (self.program.source_key(name), self.program.graph[name].logic)
         if key not in self._planners:
-            folder = self._folder / name
+            folder = self._folder / key[0]
             folder.mkdir(exist_ok=True)
             self._planners[key] = self.program.sources[name].source.planner(folder)
         return self._planners[key]
@@ -191,6 +222,8 @@ class ReferenceRun:
     def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
         planner = self._planner(name)
         start = self._offsets.setdefault(name, planner.initial())
+        if name in self._waiting:
+            return start, start
         spec = self.program.sources[name]
         rows, most_bytes = spec.limits
         return start, planner.latest(start, Limit(cut.rows or rows, most_bytes))

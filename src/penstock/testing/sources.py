@@ -33,6 +33,8 @@ def check_source(
     """
     source = make()
     assert make() == source, "two sources made the same way must be equal"
+    assert make().identity == source.identity, "and have one identity: it is what offsets belong to"
+    assert all(source.identity), "the identity has a kind and a place"
     planner = source.planner(scratch / "whole")
     start = planner.initial()
     assert planner.initial() == start, "initial() must be the same at every call"

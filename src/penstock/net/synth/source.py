@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.connect import source as connect
-from penstock.connect.source import Batch, Reject, Split
+from penstock.connect.source import Batch, Identity, Reject, Split
 from penstock.errors import BadArgument
 from penstock.net import columns as c
 from penstock.net._layout import MOST_TUNNELS
 from penstock.net.synth.traffic import Traffic
+from penstock.topology.fingerprint import fingerprint
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
@@ -70,6 +71,11 @@ class Source(connect.Source):
     def has_end(self) -> bool:
         """Whether it ends by itself."""
         return True
+
+    @property
+    def identity(self) -> Identity:
+        """Return the traffic: offsets are numbers of its packets."""
+        return Identity("synth.Source", f"traffic {fingerprint(self.traffic)}, seed {self.traffic.seed}")
 
     def planner(self, state_dir: Path) -> SynthPlanner:
         """Make the planner. It keeps everything in its offsets and nothing in ``state_dir``."""

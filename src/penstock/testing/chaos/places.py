@@ -41,7 +41,8 @@ class Job:
         """Return the options for a place with this master and its own settings of Spark."""
         spark = {**SETTINGS, **(settings or {}), **self.options.get("spark", {})}
         chosen = {name: value for name, value in spark.items() if value is not None}
-        given = {"partitions": 2, **self.options, "spark": chosen}
+        # A change may have died after it was made: what is started next is applied all the same.
+        given = {"partitions": 2, "apply": True, **self.options, "spark": chosen}
         return RunOptions(directory=self.directory, master=master, until=self.until, **given)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.control.restoring import restore
 from penstock.control.run_directory import RunDirectory
 from penstock.control.savepoint_files import Savepoint, faults
+from penstock.plan.passes import plan
 from penstock.spark.options import RunOptions
 from penstock.spark.rescaling import rescaled
 from penstock.testing.chaos.kept_log import KeptLog
@@ -29,7 +30,11 @@ def continues_wrongly(trial: Trial, savepoint: Savepoint) -> str:
     topology = _with_the_same_input(trial, _empty(folder / "data"))
     options = RunOptions(master=MASTER, partitions=trial.chance.choice((1, 3, 4)))
     run = restore(savepoint, folder / "run", prepare=lambda fresh: rescaled(fresh, options))
-    running = Warm().start(replace(trial.job, topology=topology, directory=run.path))
+    # Its files are elsewhere: they are the same all the same.
+    continued = {"sources": dict.fromkeys(plan(topology).sources, "continue")}
+    options_there = {**trial.job.options, **continued}
+    job = replace(trial.job, topology=topology, directory=run.path, options=options_there)
+    running = Warm().start(job)
     try:
         while not running.poll(0.2):
             pass

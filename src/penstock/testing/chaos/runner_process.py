@@ -140,6 +140,7 @@ def serve(options: RunOptions, ready: Path) -> None:
 
 def _run(request: Request, end: Path) -> Answer:
     try:
+        assert request.topology is not None
         with start(request.topology, request.options) as handle:
             while not handle.poll(_LOOK_EVERY_S):
                 if end.exists():
@@ -150,7 +151,7 @@ def _run(request: Request, end: Path) -> Answer:
         return Answer(error=error)
     except Exception as error:  # noqa: BLE001 - it is told to the harness, which shows it
         reason = f"without a name: {type(error).__name__}: {error}"
-        return Answer(error=StreamFailed(topology=request.topology.name, epoch=-1, reason=reason))
+        return Answer(error=StreamFailed(topology=request.directory.name, epoch=-1, reason=reason))
 
 
 def main() -> None:

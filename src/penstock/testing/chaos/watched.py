@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
-from penstock.connect.source import Backlog, Batch, Limit, Offset, Reject, Source, SourcePlanner, Split
+from penstock.connect.source import (
+    Backlog,
+    Batch,
+    Identity,
+    Limit,
+    Offset,
+    Reject,
+    Source,
+    SourcePlanner,
+    Split,
+)
 from penstock.operators.keyed import KeyedTable
 from penstock.operators.operator import Operator
 from penstock.testing.chaos.faults import reach, reaching
@@ -86,6 +96,10 @@ class WatchedSource(Source):
     @property
     def has_end(self) -> bool:
         return self.inner.has_end
+
+    @property
+    def identity(self) -> Identity:
+        return self.inner.identity
 
     def planner(self, state_dir: Path) -> SourcePlanner:
         return WatchedPlanner(self.inner.planner(state_dir), Path(self.faults))
