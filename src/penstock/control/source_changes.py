@@ -89,7 +89,7 @@ def require_decided(plan: SourcePlan, topology: str) -> None:
 def _fate(before: Identity, after: Identity, decision: Decision | None) -> tuple[str, str]:
     if decision == "anew":
         return "anew", "as asked for" if before == after else _difference(before, after)
-    if before.kind != after.kind:
+    if before.kind and before.kind != after.kind:
         return "unreadable", _difference(before, after)
     if before == after:
         return "continued", ""
@@ -97,6 +97,8 @@ def _fate(before: Identity, after: Identity, decision: Decision | None) -> tuple
 
 
 def _difference(before: Identity, after: Identity) -> str:
+    if not before.kind:
+        return f"it was {before.place}, which another Python stored, and reads {after.place} now"
     if before.kind != after.kind:
         return f"its offsets were of kind {before.kind} and are of kind {after.kind} now"
     return f"it read {before.place} and reads {after.place} now"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.connect.source import Identity
 from penstock.control.version_record import NodeRecord
 from penstock.operators.operator import Operator
 from penstock.topology import specs
@@ -36,6 +37,16 @@ class _Unknown:
         return self.what
 
 
+class _UnknownSource(_Unknown):
+    """A source that cannot be loaded: what its offsets refer to is not known."""
+
+    __slots__ = ()
+
+    @property
+    def identity(self) -> Identity:
+        return Identity("", self.what)
+
+
 class _UnknownOperator(Operator):
     """What a plan of changes asks of an operator that cannot be loaded."""
 
@@ -58,7 +69,7 @@ class _UnknownExporting(_UnknownOperator):
 def stand_in(record: NodeRecord) -> Spec:
     unknown: Any = _Unknown(record.what, record.exact)
     kinds: dict[str, Callable[[], Spec]] = {
-        "source": lambda: specs.SourceSpec(unknown),
+        "source": lambda: specs.SourceSpec(_UnknownSource(record.what, record.exact)),
         "map": lambda: specs.MapSpec(unknown),
         "flat_map": lambda: specs.FlatMapSpec(unknown),
         "filter": lambda: specs.FilterSpec(unknown),
