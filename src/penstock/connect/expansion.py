@@ -177,7 +177,7 @@ class Content:
         """Yield the bytes between two places. Raises BrokenStream at a fault that lies before ``end``."""
         while start < end:
             segment = self._laid_down(start)
-            if segment is None:
+            if segment is None or not (segment.is_last or start < segment.begin + len(segment.data)):
                 yield from self._from_the_file(start, end)
                 return
             stop = min(end, segment.begin + len(segment.data))
