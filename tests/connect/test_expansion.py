@@ -186,6 +186,22 @@ def test_a_file_that_is_read_once_is_decompressed_once(
 
 
 @pytest.mark.usefixtures("tiny")
+def test_an_epoch_whose_limits_were_taken_away_reads_the_rest_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expansion, "_MOST_SEGMENTS", 2)
+    packed = gzip.compress(b"".join(b"%d\n" % n for n in range(500)))
+    source = Files(put(tmp_path / "in", "a.gz", packed), format="text")
+    planner = source.planner(tmp_path / "s")
+    first = planner.latest(planner.initial(), Limit(rows=10))
+    rest = planner.latest(first, Limit())
+    assert rest == {"file": 1, "position": 0}
+    rows, bad = read_range(source, planner, first, rest, 4)
+    assert (rows["line"].to_list(), bad) == ([str(n) for n in range(10, 500)], [])
+    assert len(list((tmp_path / "s").rglob("*.segment"))) < 6, "the rest is not laid down as a whole"
+
+
+@pytest.mark.usefixtures("tiny")
 def test_an_offset_of_a_run_from_before_names_a_whole_file(tmp_path: Path) -> None:
     """Compressed files were taken whole, so such a run has no offset inside of one."""
     packed = gzip.compress(b"".join(b"%d\n" % n for n in range(200)))

@@ -24,6 +24,8 @@ SEGMENT_BYTES = 8 << 20
 TO_END = 1 << 62
 """Stands for the end of a content whose length nobody knows yet."""
 _CHUNK_BYTES = 4 << 20
+_MOST_SEGMENTS = 64
+"""Only so many are laid down to learn how much is left of a content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +101,10 @@ class Expansion:
                 return
 
     def end(self, position: int) -> int:
-        """Return the length of the content, of which everything behind ``position`` is small."""
+        """Return where the content ends, or a place far behind ``position`` if it goes on."""
         segment = self._segment(position // SEGMENT_BYTES)
-        while not segment.is_last:
+        last = position // SEGMENT_BYTES + _MOST_SEGMENTS
+        while not segment.is_last and segment.begin // SEGMENT_BYTES < last:
             segment = self._segment(segment.begin // SEGMENT_BYTES + 1)
         return segment.begin + len(segment.data)
 

@@ -216,9 +216,9 @@ class FilesPlanner(SourcePlanner):
 
     def _cut_compressed(self, packed: Packed, position: int, room: Room, *, inside: bool) -> Cut:
         """Take a file whole if its content fits, otherwise begin an epoch with as much of it as fits."""
+        if self._limit == Limit():
+            return Cut(TO_END, 0, 0, is_end=True)
         if position == 0:
-            if self._limit == Limit():
-                return Cut(TO_END, 0, 0, is_end=True)
             held = self._measured(packed.number)
             if held is not None and _fits(held, room):
                 return Cut(TO_END, held.rows, held.bytes, is_end=True)

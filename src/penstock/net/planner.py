@@ -169,9 +169,9 @@ class PcapPlanner(SourcePlanner):
 
     def _cut_compressed(self, packed: Packed, position: int, room: Room) -> Cut:
         """Take a file whole if its content fits, otherwise begin an epoch with as much of it as fits."""
+        if self._limit == Limit():
+            return Cut(TO_END, 0, 0, is_end=True)
         if position == 0:
-            if self._limit == Limit():
-                return Cut(TO_END, 0, 0, is_end=True)
             held = self._measured(packed.number) if room.rows is None else None
             if held is not None and (room.bytes is None or held.bytes <= room.bytes):
                 return Cut(TO_END, 0, held.bytes, is_end=True)
