@@ -32,7 +32,7 @@ BATCH_ROWS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Encoded rows for an input of a slice, which takes them in the order (source, input, sequence)."""
+    """Encoded rows for an input of a slice, which takes them in the order of ``Program.arrival_order``."""
 
     input: str
     source: str
@@ -173,7 +173,8 @@ class SliceRun:
 
         How frames were cut on the way must not show in what an operator sees.
         """
-        ordered = sorted(arrivals, key=lambda a: (a.source, a.input, a.sequence))
+        name, order = self.node.name, self.program.arrival_order
+        ordered = sorted(arrivals, key=lambda a: (order(name, a.input, a.source), a.sequence))
         for input_, group in groupby(ordered, key=lambda a: a.input):
             schema = self.program.input_schema(self.program.edge_into(self.node.name, input_))
             rows = decode_all([arrival.payload for arrival in group], schema)

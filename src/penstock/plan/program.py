@@ -8,7 +8,7 @@ from functools import cached_property
 
 from penstock.operators.operator import overrides
 from penstock.topology import specs
-from penstock.topology.graph import Edge, Graph, Node
+from penstock.topology.graph import IN, Edge, Graph, Node
 from penstock.topology.schema import Schema
 
 
@@ -69,6 +69,24 @@ class Program:
     def sources_of(self, node: str) -> frozenset[str]:
         """The sources that lead to a node."""
         return self._sources_of[node]
+
+    @cached_property
+    def _declared(self) -> dict[str, int]:
+        return {node.name: number for number, node in enumerate(self.graph)}
+
+    def arrival_order(self, node: str, input_: str, origin: str) -> tuple[int, int, str]:
+        """Return what orders the frames of one epoch at a node, before their positions.
+
+        The inputs named in ``also=`` come first, as they are declared, then the main input: rules and tables
+        are there when the rows come that need them. Within an input the senders come as they are declared.
+        """
+        sides = [edge.input for edge in self.graph[node].inputs if edge.input != IN]
+        sender = origin.partition("|")[0].partition("#")[0]
+        return (
+            len(sides) if input_ == IN else sides.index(input_),
+            self._declared.get(sender, len(self._declared)),
+            origin,
+        )
 
     def input_schema(self, edge: Edge) -> Schema:
         return self.schemas[edge.upstream, edge.output]
