@@ -14,8 +14,10 @@ from tests.operators.event_time_kit import at, epochs, out, rows, started
 import penstock as ps
 from penstock.connect.source import END_OF_TIME
 from penstock.engine.counters import Counters
-from penstock.engine.punctuation import Punctuations, Standing, look_at_times
+from penstock.engine.event_times import SplitTimes
+from penstock.engine.punctuation import Punctuations, Standing
 from penstock.errors import BadArgument
+from penstock.operators.boundary import Boundary
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.testing import Epoch, ReferenceRun
@@ -118,13 +120,14 @@ def test_time_never_goes_back(story: list[tuple[int | None, int | None, str, int
 
 
 def test_events_that_break_the_promise_are_counted_at_their_source() -> None:
-    counters = Counters()
-    times = pl.Series([at(3), None, at(1), at(9)])
-    look_at_times(counters, "s", times, None)
+    counters, boundary = Counters(), Boundary(0, None)
+    seconds = pl.DataFrame({"time": [at(3), None, at(1), at(9)]})
+    SplitTimes("s", rows(), None, counters, boundary).look(seconds)
     assert counters.nodes["s"]["late"] == 0
-    look_at_times(counters, "s", times, counters.observed["s"])
+    times = SplitTimes("s", rows(), None, counters, boundary, counters.observed["s"])
+    times.look(seconds)
     assert counters.nodes["s"]["late"] == 2
-    look_at_times(counters, "s", times.clear(), 0)
+    times.look(seconds.clear())
     assert counters.nodes["s"]["late"] == 2
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstock.connect.csv_options import Csv
-from penstock.connect.durations import microseconds
+from penstock.connect.durations import ahead_of_clock, microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Reject, Source, Split, restore_fields
+from penstock.connect.source import AHEAD_US, Batch, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
@@ -43,8 +43,10 @@ class Files(Source):
 
     ``format="text"`` gives one column "line"; ``"access-log"`` those of ``ACCESS_LOG``, or the ones that
     ``schema`` names (see ``AccessLogLines``). ``lateness`` is how far event times lag behind the
-    greatest one seen. ``ends="drained"`` ends the source when all files have been read. A compressed
-    file and one with line breaks between quotes are taken in one epoch, whatever the limits.
+    greatest one seen, ``ahead`` how far they may be ahead of the clock (None: as far as they like); lines
+    beyond that become dead letters and move no time. ``ends="drained"`` ends the source when all files have
+    been read. A compressed file and one with line breaks between quotes are taken in one epoch, whatever
+    the limits.
 
     A file that is gone before it was read makes the source unavailable, so a run waits for it: its disk may
     come back. With ``missing="dead-letter"`` it becomes one bad record, however much was in it.
@@ -59,6 +61,7 @@ class Files(Source):
     csv: Csv
     ends: Literal["never", "drained"]
     missing: Missing = "wait"
+    ahead_us: int | None = AHEAD_US
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class Files(Source):
         csv: Csv | None = None,
         ends: Literal["never", "drained"] = "never",
         missing: Missing = "wait",
+        ahead: str | timedelta | None = "1h",
     ) -> None:
         values = {
             "path": str(Path(path).absolute()),
@@ -83,6 +87,7 @@ class Files(Source):
             "csv": csv or Csv(),
             "ends": ends,
             "missing": missing,
+            "ahead_us": ahead_of_clock(ahead, where="Files"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)

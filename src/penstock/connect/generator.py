@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.durations import microseconds
+from penstock.connect.durations import ahead_of_clock, microseconds
 from penstock.connect.source import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -23,6 +23,7 @@ from penstock.connect.source import (
     Source,
     SourcePlanner,
     Split,
+    restore_fields,
 )
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
@@ -44,7 +45,9 @@ class Generator(Source):
     ``rate`` releases that many events per second of real time, and what came due while the topology
     was down is made up for. ``time`` names the event time column; ``time_of(n)`` gives the time of
     event n (µs or datetime, never decreasing) and makes punctuation exact; without it punctuation
-    trails the greatest time seen by ``lateness``. ``start`` is the number of the first event.
+    trails the greatest time seen by ``lateness``. ``start`` is the number of the first event. ``ahead`` is
+    how far times may be ahead of the clock, such as "1h": events beyond that become dead letters and move no
+    time. By default they may be anything, since most generators have a time of their own.
     """
 
     fn: Make
@@ -55,6 +58,7 @@ class Generator(Source):
     time_of: Callable[[int], int | datetime] | None
     lateness_us: int
     start: int
+    ahead_us: int | None = None
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Generator(Source):
         time_of: Callable[[int], int | datetime] | None = None,
         lateness: str | timedelta = "0s",
         start: int = 0,
+        ahead: str | timedelta | None = None,
     ) -> None:
         columns = Schema.of(schema)
         if not callable(fn):
@@ -88,6 +93,7 @@ class Generator(Source):
             "time_of": time_of,
             "lateness_us": microseconds(lateness, where="Generator", what="lateness"),
             "start": start,
+            "ahead_us": ahead_of_clock(ahead, where="Generator"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -123,6 +129,8 @@ class Generator(Source):
         if made.height != count:
             raise _broken(first, count, f"{made.height} rows", f"exactly {count} rows")
         return made
+
+    __setstate__ = restore_fields
 
     def describe(self) -> str:
         """One line for people."""

@@ -25,6 +25,13 @@ BATCH_ROWS = 1 << 20
 BATCH_BYTES = 64 << 20
 # The last microsecond that Python's datetime can hold: the punctuation of a source that has ended.
 END_OF_TIME = 253_402_300_799_999_999
+EARLIEST = -62_135_596_800_000_000
+LATEST = 253_370_764_799_999_999
+"""What lies outside of the years 1 to 9998 is no time: datetime has no years before, and the windows of an
+event in the year 9999 would not end before the end of time."""
+# Kafka 4.0 refuses what is further ahead than this (log.message.timestamp.after.max.ms, KIP-1030).
+AHEAD_US = 3_600_000_000
+"""How far events may be ahead of the clock unless a source says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,7 @@ class SourcePlanner(ABC):
     def punctuation(self, offset: Offset, observed: int | None) -> int | None:
         """The time in µs that no event behind ``offset`` lies before, or None when nothing is known.
 
-        ``observed`` is the greatest event time of all committed epochs.
+        ``observed`` is the greatest event time of all committed epochs, impossible times left out.
         """
         return None
 
@@ -138,6 +145,14 @@ class Source(ABC):
         """The column that holds the event time, if any."""
 
     @property
+    def ahead_us(self) -> int | None:
+        """How far an event may be ahead of the clock; None: as far as it likes.
+
+        The clock is the one on the wall when the event's epoch is planned, and is kept in the epoch's offset.
+        """
+        return AHEAD_US
+
+    @property
     def has_end(self) -> bool:
         """Whether it ends by itself, at a place that its planner knows as ``finished``."""
         return False
@@ -153,6 +168,13 @@ class Source(ABC):
         Records that cannot be read go to ``reject``; they never end the stream.
         """
 
+    def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame | None:
+        """Return the rows without the times that are impossible; None: these rows become dead letters.
+
+        A time is impossible if it is too far ahead of the clock or outside of the years 1 to 9998.
+        """
+        return None
+
     def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
         """What must go on beside the run in the process that the user started: only it has standard input."""
         return nullcontext()
@@ -160,6 +182,17 @@ class Source(ABC):
     def describe(self) -> str:
         """One line for people."""
         return type(self).__name__
+
+
+def bound_of(source: Source, clock_ns: int) -> int | None:
+    """Return the latest time in µs that an event may have by a clock; None: any.
+
+    A source's planner is asked for the end of an epoch before the clock is read, so an event that was there
+    by then and has the time of its making is never beyond the bound.
+    """
+    if source.ahead_us is None or source.time is None:
+        return None
+    return min(clock_ns // 1000 + source.ahead_us, LATEST)
 
 
 def restore_fields(source: Any, stored: list[Any]) -> None:

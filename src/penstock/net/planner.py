@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.connect.file_cuts import Cut, ends_of_shares, share_out
 from penstock.connect.file_index import FileEntry
 from penstock.connect.file_pieces import Piece, require_there
-from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
+from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split, bound_of
 from penstock.errors import SourceUnavailable
 from penstock.net.ahead import Ahead
 from penstock.net.boundaries import Found, Stretch, cut_capture, cut_counts, divide
@@ -37,6 +37,7 @@ class PcapPlanner(SourcePlanner):
 
     def __init__(self, source: Pcap, state_dir: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._source = source
+        self._clock_ns = clock_ns
         must_exist = source.ends == "drained"
         self.files = CaptureFiles(
             source.path, Path(state_dir) / "captures.jsonl", clock_ns, must_exist=must_exist
@@ -151,7 +152,8 @@ class PcapPlanner(SourcePlanner):
     def _stretch(self, entry: FileEntry, position: int, limit: Limit, *, is_first: bool) -> Stretch:
         resume, is_open = self.files.resume(entry, position), entry.kind == "growing"
         path = self.files.path(entry)
-        return Stretch(path, entry.size, resume, limit.rows, limit.bytes, is_first, is_open)
+        latest_us = bound_of(self._source, self._clock_ns())
+        return Stretch(path, entry.size, resume, limit.rows, limit.bytes, is_first, is_open, latest_us)
 
     def _look_ahead(self, begin: Offset, parallelism: int) -> None:
         """Begin to find out where the epoch behind this one ends, and its splits."""

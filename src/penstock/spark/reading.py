@@ -14,9 +14,9 @@ from pyspark.sql.datasource import InputPartition
 from penstock.connect.source import BadRecord, Batch, Split
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
+from penstock.engine.event_times import SplitTimes
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
-from penstock.engine.punctuation import look_at_times
 from penstock.spark.read_ahead import Visit, room_of
 from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch
 from penstock.spark.tasks import boundary_for, epoch_of_task, known_by, letters_frame
@@ -31,6 +31,8 @@ class Share(NamedTuple):
     """As JSON."""
     promised: int | None
     """What the source had promised before the epoch that reads it."""
+    bound: int | None
+    """The latest time that its events may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,13 @@ class IntakeTask:
         def reject(bad: BadRecord) -> None:
             boundary.reject(piece.share.source, bad.position, bad.where, bad.raw, bad.reason)
 
+        times = SplitTimes(
+            piece.share.source, source, piece.share.bound, counters, boundary, piece.share.promised
+        )
         batches = source.read(Split(**json.loads(piece.share.split)), reject)
         for batch in _by_name(batches, piece.share.source):
             flow = Flow(self._program, boundary, counters)
-            if source.time is not None:
-                look_at_times(counters, piece.share.source, batch.rows[source.time], piece.share.promised)
-            flow.push(piece.share.source, OUT, batch.rows)
+            flow.push(piece.share.source, OUT, times.look(batch.rows))
             if frames := stamper.frames(outbox.add(flow.take(), batch.position)):
                 yield to_batch(frames)
         last = stamper.frames(outbox.flush())

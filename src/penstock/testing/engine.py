@@ -7,6 +7,7 @@ the plainest thing that can be right.
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import shutil
 import tempfile
@@ -18,18 +19,20 @@ from typing import Any
 
 import polars as pl
 
-from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner
+from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner, bound_of
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.engine.counters import Counters
+from penstock.engine.event_times import SplitTimes
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox, Parcel
-from penstock.engine.punctuation import Punctuations, Standing, look_at_times
+from penstock.engine.punctuation import Punctuations, Standing
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import Held
 from penstock.errors import BadArgument
 from penstock.frames.frame import decode
 from penstock.frames.types import empty, to_polars
 from penstock.operators.boundary import DEAD_LETTERS, Boundary, emitted
+from penstock.operators.event_time import as_us
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.topology import specs
@@ -86,6 +89,8 @@ class ReferenceRun:
     version: int = 1
     now_ns: int = 0
     """The clock on the wall, which stands still unless the test moves it: sources become idle by it."""
+    today: dt.datetime | None = None
+    """The date on the wall, by which events are too far ahead; None: no date is known, and none is."""
 
     def __post_init__(self) -> None:
         self.program: Program = plan(self.topology)
@@ -115,7 +120,7 @@ class ReferenceRun:
         moved = punctuations.moved_since(self._punctuations)
         if all(start == end for start, end in ranges.values()) and not moved:
             return False
-        self._run_epoch(ranges, cut, moved)
+        self._run_epoch(ranges, cut, punctuations)
         self._offsets.update({name: end for name, (_, end) in ranges.items()})
         self._punctuations = punctuations
         self.epoch += 1
@@ -156,21 +161,29 @@ class ReferenceRun:
 
     def _next_punctuations(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> Punctuations:
         standings = {
-            name: Standing.of(self._planner(name), start, end, self.counters.observed.get(name))
+            name: Standing.of(
+                self._planner(name), start, end, self.counters.observed.get(name), self._bound(name)
+            )
             for name, (start, end) in ranges.items()
         }
         return self._punctuations.after(self.program, standings, self.now_ns)
 
+    def _bound(self, name: str) -> int | None:
+        if self.today is None:
+            return None
+        return bound_of(self.program.sources[name].source, as_us(self.today) * 1000)
+
     def _run_epoch(
-        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuations: Mapping[str, int]
+        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuations: Punctuations
     ) -> None:
+        moved = punctuations.moved_since(self._punctuations)
         boundary = Boundary(self.epoch, None)
         parcels: list[Parcel] = []
         for name, (start, end) in ranges.items():
-            parcels += self._read(name, start, end, cut, boundary)
+            parcels += self._read(name, (start, end), cut, punctuations.bounds.get(name), boundary)
         for level in range(self.program.hops + 1):
             if level:
-                parcels = self._hop(level, parcels, punctuations, boundary)
+                parcels = self._hop(level, parcels, moved, boundary)
             for node in self.program.natives:
                 if self.program.depth[node.name] == level:
                     parcels = self._native(node, parcels, boundary)
@@ -180,18 +193,23 @@ class ReferenceRun:
             self.outputs.setdefault(parcel.node, []).append(rows)
         self.dead_letters += boundary.letters
 
-    def _read(self, name: str, start: Offset, end: Offset, cut: Epoch, boundary: Boundary) -> list[Parcel]:
+    def _read(
+        self,
+        name: str,
+        range_: tuple[Offset, Offset],
+        cut: Epoch,
+        bound: int | None,
+        boundary: Boundary,
+    ) -> list[Parcel]:
         source = self.program.sources[name].source
         parcels: list[Parcel] = []
-        for number, split in enumerate(self._planner(name).splits(start, end, cut.splits)):
+        promised = self._punctuations.sources.get(name)
+        for number, split in enumerate(self._planner(name).splits(*range_, cut.splits)):
+            times = SplitTimes(name, source, bound, self.counters, boundary, promised)
             outbox = Outbox(name, number % 120, boundary)
             for batch in source.read(split, _rejecter(name, boundary)):
                 flow = Flow(self.program, boundary, self.counters)
-                if source.time is not None:
-                    look_at_times(
-                        self.counters, name, batch.rows[source.time], self._punctuations.sources.get(name)
-                    )
-                flow.push(name, OUT, batch.rows)
+                flow.push(name, OUT, times.look(batch.rows))
                 parcels += outbox.add(flow.take(), batch.position)
             parcels += outbox.flush()
         return parcels

@@ -83,15 +83,20 @@ class LoggedRun(ReferenceRun):
     def __post_init__(self) -> None:
         ReferenceRun.__post_init__(self)
         self.ends: Mapping[str, Offset] = {}
+        self.bounds: Mapping[str, int] = {}
+        """The latest times that events may have, as the log's epoch has them."""
 
     def finish(self) -> None:
         """Read what the log has left over."""
-        self.ends = {}
+        self.ends, self.bounds = {}, {}
         self.drain()
 
     def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
         start, end = super()._range(name, cut)
         return start, self.ends.get(name, end)
+
+    def _bound(self, name: str) -> int | None:
+        return self.bounds.get(name)
 
 
 def replay(
@@ -112,6 +117,7 @@ def replay(
             reference.change(versions[offset["version"]])
             reference.version = offset["version"]
         reference.ends = offset["sources"]
+        reference.bounds = offset["punctuation"].get("bounds", {})
         reference.step()
 
 

@@ -49,8 +49,15 @@ class WatchedSource(Source):
         return self.inner.time
 
     @property
+    def ahead_us(self) -> int | None:
+        return self.inner.ahead_us
+
+    @property
     def has_end(self) -> bool:
         return self.inner.has_end
+
+    def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame | None:
+        return self.inner.undated(rows, impossible)
 
     def planner(self, state_dir: Path) -> SourcePlanner:
         return WatchedPlanner(self.inner.planner(state_dir), Path(self.faults))
