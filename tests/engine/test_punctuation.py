@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +12,8 @@ from tests.operators.event_time_kit import at, epochs, out, rows, started
 
 import penstock as ps
 from penstock.connect.source import END_OF_TIME
-from penstock.engine.counters import Counters
-from penstock.engine.event_times import SplitTimes
 from penstock.engine.punctuation import Punctuations, Standing
 from penstock.errors import BadArgument
-from penstock.operators.boundary import Boundary
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.testing import Epoch, ReferenceRun
@@ -117,18 +113,6 @@ def test_time_never_goes_back(story: list[tuple[int | None, int | None, str, int
         following = times.after(top, standings, now * SECOND_NS)
         assert all(following.nodes[node] >= time for node, time in times.nodes.items())
         times = following
-
-
-def test_events_that_break_the_promise_are_counted_at_their_source() -> None:
-    counters, boundary = Counters(), Boundary(0, None)
-    seconds = pl.DataFrame({"time": [at(3), None, at(1), at(9)]})
-    SplitTimes("s", rows(), None, counters, boundary).look(seconds)
-    assert counters.nodes["s"]["late"] == 0
-    times = SplitTimes("s", rows(), None, counters, boundary, counters.observed["s"])
-    times.look(seconds)
-    assert counters.nodes["s"]["late"] == 2
-    times.look(seconds.clear())
-    assert counters.nodes["s"]["late"] == 2
 
 
 def lates(run: ReferenceRun, *nodes: str) -> list[int]:

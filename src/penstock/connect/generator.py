@@ -6,10 +6,11 @@ import itertools
 import time as clock_module
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.clocks import to_us, watermarks
 from penstock.connect.durations import ahead_of_clock, microseconds
 from penstock.connect.source import (
     BATCH_BYTES,
@@ -29,12 +30,13 @@ from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 Make = Callable[[int, int], "pl.DataFrame"]
 _WIDTHS = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4}
 _FIXED = frozenset({"int64", "uint64", "float64", "date", "time", "timestamp", "duration"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -132,6 +134,17 @@ class Generator(Source):
 
     __setstate__ = restore_fields
 
+    @property
+    def knows_watermarks(self) -> bool:
+        """Whether there is a ``time_of``."""
+        return self.time_of is not None
+
+    def watermarks(self, position: int, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return what ``time_of`` says of each event, less the lateness; None without it."""
+        if self.time_of is None:
+            return None
+        return watermarks(self.time_of, self.lateness_us, position, times_us)
+
     def describe(self) -> str:
         """One line for people."""
         name = getattr(self.fn, "__name__", type(self.fn).__name__)
@@ -182,7 +195,7 @@ class GeneratorPlanner(SourcePlanner):
         if self.finished(offset):
             return END_OF_TIME
         if self._source.time_of is not None:
-            return _to_us(self._source.time_of(offset["n"])) - self._source.lateness_us
+            return to_us(self._source.time_of(offset["n"])) - self._source.lateness_us
         return None if observed is None else observed - self._source.lateness_us
 
     def finished(self, offset: Offset) -> bool:
@@ -206,13 +219,6 @@ class GeneratorPlanner(SourcePlanner):
 
 def _row_bytes(schema: Schema) -> int:
     return max(1, sum(_WIDTHS.get(kind, 8 if kind in _FIXED else 64) for _, kind in schema.columns))
-
-
-def _to_us(moment: int | datetime) -> int:
-    if not isinstance(moment, datetime):
-        return int(moment)
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def _wrong(what: str, got: object, allowed: str) -> BadArgument:

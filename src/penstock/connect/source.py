@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 Offset: TypeAlias = dict[str, Any]
@@ -145,6 +147,14 @@ class Source(ABC):
         """The column that holds the event time, if any."""
 
     @property
+    def lateness_us(self) -> int | None:
+        """How far event times may lag behind the greatest one before them; None: nothing is known of that.
+
+        With it, and with rows whose order is fixed, whether an event is late depends on its position alone.
+        """
+        return None
+
+    @property
     def ahead_us(self) -> int | None:
         """How far an event may be ahead of the clock; None: as far as it likes.
 
@@ -167,6 +177,19 @@ class Source(ABC):
 
         Records that cannot be read go to ``reject``; they never end the stream.
         """
+
+    @property
+    def knows_watermarks(self) -> bool:
+        """Whether ``watermarks`` answers."""
+        return False
+
+    def watermarks(self, position: int, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return for each row of a batch the time that no row from it on lies before, if that is exact.
+
+        None (the default): it is the greatest time of the rows before, less ``lateness_us``. A lower time
+        will do for a row that does not lie before its own.
+        """
+        return None
 
     def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame | None:
         """Return the rows without the times that are impossible; None: these rows become dead letters.

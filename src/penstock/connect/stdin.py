@@ -58,6 +58,11 @@ class Stdin(Source):
         return self.lines.time
 
     @property
+    def lateness_us(self) -> int:
+        """How far times may lag behind the greatest one before them."""
+        return self.lines.lateness_us
+
+    @property
     def ahead_us(self) -> int | None:
         """How far events may be ahead of the clock."""
         return self.lines.ahead_us

@@ -24,6 +24,8 @@ class Standing:
     """Whether the epoch reads anything from it."""
     bound: int | None = None
     """The latest time in µs that an event of the epoch may have, by the clock at its planning; None: any."""
+    observed: int | None = None
+    """The greatest event time that committed epochs have read from it."""
 
     @classmethod
     def of(
@@ -31,7 +33,7 @@ class Standing:
     ) -> Standing:
         """``observed`` is the greatest event time that committed epochs have read."""
         promise = END_OF_TIME if planner.finished(end) else planner.punctuation(end, observed)
-        return cls(promise, start != end, bound)
+        return cls(promise, start != end, bound, observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Punctuations:
     """When each source last gave something, in ns on the wall."""
     bounds: Mapping[str, int] = field(default_factory=dict)
     """The latest time that an event of each source may have in this epoch; events beyond it move no time."""
+    observed: Mapping[str, int] = field(default_factory=dict)
+    """The greatest event time of each source before this epoch: what rows are late by begins with it."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any] | None) -> Punctuations:
@@ -74,7 +78,8 @@ class Punctuations:
             if known:
                 nodes[node.name] = max(known)
         bounds = {name: at.bound for name, at in standings.items() if at.bound is not None}
-        return Punctuations(sources, nodes, quiet_since, bounds)
+        observed = {name: at.observed for name, at in standings.items() if at.observed is not None}
+        return Punctuations(sources, nodes, quiet_since, bounds, observed)
 
 
 def _is_idle(program: Program, source: str, quiet_ns: int) -> bool:

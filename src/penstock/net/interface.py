@@ -87,6 +87,11 @@ class Interface(Source):
         return self.packets.time
 
     @property
+    def lateness_us(self) -> int:
+        """How far times may lag behind the greatest one before them."""
+        return self.packets.lateness_us
+
+    @property
     def ahead_us(self) -> int | None:
         """How far packets may be ahead of the clock."""
         return self.packets.ahead_us

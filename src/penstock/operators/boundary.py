@@ -15,6 +15,7 @@ from polars.exceptions import PanicException
 
 from penstock.errors import BadEmission, OperatorFailed, PenstockError
 from penstock.frames.types import conform
+from penstock.operators.event_time import WATERMARK
 from penstock.operators.trial import ProcessTrial
 from penstock.topology.graph import Node
 from penstock.topology.schema import Schema
@@ -88,7 +89,7 @@ class Boundary:
         path = self.failures / f"{node.name}-epoch-{self.epoch}{self.place}.arrow"
         try:
             self.failures.mkdir(parents=True, exist_ok=True)
-            batch.write_ipc(path)
+            batch.drop(WATERMARK, strict=False).write_ipc(path)
         except OSError as error:  # a full disk must not hide what failed first
             return f"(not saved: {error})"
         return str(path)
@@ -110,7 +111,7 @@ def emitted(node: Node, output: str, rows: Any, schema: Schema) -> pl.DataFrame:
 
 def as_json(batch: pl.DataFrame) -> bytes:
     """Return the first row as it is shown to people; dates that Python does not have as numbers."""
-    first = batch.head(1)
+    first = batch.head(1).drop(WATERMARK, strict=False)
     strange = [column.name for column in first.get_columns() if _is_strange(column)]
     try:
         row = first.with_columns(pl.col(strange).to_physical()).row(0, named=True) if batch.height else {}

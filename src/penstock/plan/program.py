@@ -58,6 +58,57 @@ class Program:
             if isinstance(n.spec, specs.ProcessSpec) and overrides(n.spec.operator, "on_punctuation")
         )
 
+    def judges(self, node: Node) -> bool:
+        """Whether a node puts rows aside that are late at their own position."""
+        return isinstance(node.spec, specs.ProcessSpec) and overrides(node.spec.operator, "is_late")
+
+    @cached_property
+    def watermarked(self) -> frozenset[str]:
+        """The nodes whose rows take their watermarks along: those that judge, and stateless ones before them.
+
+        State cuts the way: no row that an operator emits has a position of its own in a source.
+        """
+        found: set[str] = set()
+        for node in reversed(self.graph.sorted()):
+            leads_on = any(consumer.name in found for consumer, _ in self.graph.consumers(node.name))
+            if self.judges(node) or (isinstance(node.spec, specs.STATELESS) and leads_on):
+                found.add(node.name)
+        return frozenset(found)
+
+    @cached_property
+    def _watermarks_of(self) -> dict[str, tuple[Node, ...]]:
+        """Of each source and stateless node: the nodes behind the next exchange that want its watermarks."""
+        found: dict[str, tuple[Node, ...]] = {}
+        for node in reversed(self.graph.sorted()):
+            reached: dict[str, Node] = {}
+            for consumer, _ in self.graph.consumers(node.name):
+                if consumer.name in self.watermarked:
+                    nodes = found[consumer.name] if self.is_fused(consumer) else (consumer,)
+                    reached.update({reached_.name: reached_ for reached_ in nodes})
+            found[node.name] = tuple(reached.values())
+        return found
+
+    def wants_watermarks(self, source: str) -> tuple[Node, ...]:
+        """The nodes behind the first exchange that want to know the watermarks of a source's rows."""
+        return self._watermarks_of[source]
+
+    @cached_property
+    def _late_of(self) -> dict[str, str]:
+        first: dict[str, str] = {}
+        for node in self.graph:
+            for source in self.sources_of(node.name) if self.judges(node) else ():
+                first.setdefault(source, node.name)
+        return first
+
+    def late_source(self, node: str, origin: str) -> str | None:
+        """Return the source to count a late row for; None if another node counts, or if it is not known.
+
+        The first operator that judges counts for a source, in the order of declaration: each would count all.
+        """
+        sources = self.sources_of(origin.partition("|")[0].partition("#")[0])
+        source = next(iter(sources)) if len(sources) == 1 else None
+        return source if source is not None and self._late_of.get(source) == node else None
+
     @cached_property
     def _sources_of(self) -> dict[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}

@@ -18,11 +18,12 @@ from penstock.engine.outbox import Outbox
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import StateCache
 from penstock.engine.state_log import Shelf
+from penstock.engine.watermarks import Reached
 from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.plan.program import Program
 from penstock.spark.handover import payload_of
 from penstock.spark.mirror import Mirrored
-from penstock.spark.rows import METRICS, Stamper
+from penstock.spark.rows import METRICS, WATERMARKS, Stamper
 from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame, mirror_folder
 from penstock.topology.graph import Node
 
@@ -62,9 +63,12 @@ class Host:
         run = SliceRun(program, node, head.slice, boundary, counters)
         times = [row.punctuation for row in rows if row.kind == "punctuation"]
         arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
+        if not arrivals and not times:
+            return  # it was told how far splits have come, and got nothing of them
+        reached = [Reached(r.source, r.sequence, r.punctuation) for r in rows if r.kind == WATERMARKS]
         key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
         mirrored = Mirrored(shelf, mirror_folder(*key))
-        departures, held = run.run(arrivals, max(times, default=None), mirrored, _CACHE.take(key))
+        departures, held = run.run(arrivals, max(times, default=None), mirrored, _CACHE.take(key), reached)
         if held is not None:
             _CACHE.put(key, held)
             counters.holds(node.name, held.nbytes)
@@ -80,7 +84,7 @@ class Host:
 
     def _arrival(self, row: Row) -> Arrival:
         payload = payload_of(row.kind, row.payload, self._directory.handover)
-        return Arrival(row.input, row.source, row.sequence, payload)
+        return Arrival(row.input, row.source, row.sequence, payload, row.punctuation)
 
 
 def to_rows(frames: Iterable[Frame]) -> Iterator[Row]:

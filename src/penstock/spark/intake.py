@@ -112,8 +112,9 @@ class IntakeReader(DataSourceStreamReader):
             parts = self._parts(program, start, end)
             following = self._following(program, end) if self._reads_ahead else []
             following += [[]] * len(parts)
+            observed = Punctuations.from_json(end["punctuation"]).observed
             return [
-                IntakePartition(i, end["version"], shares, following[i], clock if i == 0 else None)
+                IntakePartition(i, end["version"], shares, following[i], clock if i == 0 else None, observed)
                 for i, shares in enumerate(parts)
             ]
 
@@ -166,7 +167,6 @@ class IntakeReader(DataSourceStreamReader):
     def _parts(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> list[list[Share]]:
         """What each task reads of an epoch."""
         tasks, pieces = end["tasks"], end.get("pieces", 1)
-        promises = Punctuations.from_json(start["punctuation"]).sources
         bounds = Punctuations.from_json(end["punctuation"]).bounds
         parts: list[list[Share]] = [[] for _ in range(tasks)]
         for name in program.sources:
@@ -175,7 +175,8 @@ class IntakeReader(DataSourceStreamReader):
                 number = tasks * (pieces if planner.foresees else 1)
                 splits = planner.splits(begin, end["sources"][name], number)
             for i, split in enumerate(splits):
-                share = Share(name, json.dumps(asdict(split)), promises.get(name), bounds.get(name))
+                text = json.dumps(asdict(split))
+                share = Share(name, text, bounds.get(name), is_alone=len(splits) == 1)
                 parts[i % tasks].append(share)
         return [shares for shares in parts if shares] or [[]]
 

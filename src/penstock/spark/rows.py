@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,8 @@ from penstock.topology.stream import SLICES
 CLOCK = "__clock__"
 METRICS = "__metrics__"
 LETTERS = "__dead-letters__"
+WATERMARKS = "watermarks"
+"""The kind of a frame that tells how far a split takes the watermark of its source."""
 
 
 @dataclass(slots=True)
@@ -40,7 +43,7 @@ class Stamper:
         return found
 
     def control(
-        self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: int
+        self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: Any
     ) -> Frame:
         """A frame that carries no rows."""
         return Frame(
@@ -48,8 +51,8 @@ class Stamper:
             node=node,
             slice=slice_,
             input="",
-            source="",
-            sequence=0,
+            source=header.get("source", ""),
+            sequence=header.get("sequence", 0),
             version=self.version,
             epoch=self.epoch,
             rows=0,
@@ -78,7 +81,7 @@ class Stamper:
             version=self.version,
             epoch=self.epoch,
             rows=parcel.rows,
-            punctuation=None,
+            punctuation=parcel.watermark,
             first_time=None,
             last_time=None,
             payload=payload,

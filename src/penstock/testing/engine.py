@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,13 @@ import polars as pl
 from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner, bound_of
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.engine.counters import Counters
-from penstock.engine.event_times import SplitTimes
+from penstock.engine.event_times import SplitTimes, reached
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox, Parcel
 from penstock.engine.punctuation import Punctuations, Standing
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import Held
+from penstock.engine.watermarks import Reached, later
 from penstock.errors import BadArgument
 from penstock.frames.frame import decode
 from penstock.frames.types import empty, to_polars
@@ -178,12 +179,14 @@ class ReferenceRun:
     ) -> None:
         moved = punctuations.moved_since(self._punctuations)
         boundary = Boundary(self.epoch, None)
-        parcels: list[Parcel] = []
+        parcels, reached = list[Parcel](), list[Reached]()
         for name, (start, end) in ranges.items():
-            parcels += self._read(name, (start, end), cut, punctuations.bounds.get(name), boundary)
+            read, told = self._read(name, (start, end), cut, punctuations, boundary)
+            parcels += read
+            reached += told
         for level in range(self.program.hops + 1):
             if level:
-                parcels = self._hop(level, parcels, moved, boundary)
+                parcels = self._hop(level, parcels, moved, reached, boundary)
             for node in self.program.natives:
                 if self.program.depth[node.name] == level:
                     parcels = self._native(node, parcels, boundary)
@@ -198,24 +201,32 @@ class ReferenceRun:
         name: str,
         range_: tuple[Offset, Offset],
         cut: Epoch,
-        bound: int | None,
+        punctuations: Punctuations,
         boundary: Boundary,
-    ) -> list[Parcel]:
+    ) -> tuple[list[Parcel], list[Reached]]:
         source = self.program.sources[name].source
         parcels: list[Parcel] = []
-        promised = self._punctuations.sources.get(name)
+        start = reached(source, punctuations.observed.get(name))
+        bound, wants = punctuations.bounds.get(name), bool(self.program.wants_watermarks(name))
+        told: list[Reached] = []
         for number, split in enumerate(self._planner(name).splits(*range_, cut.splits)):
-            times = SplitTimes(name, source, bound, self.counters, boundary, promised)
+            times = SplitTimes(name, source, bound, self.counters, boundary, wants)
             outbox = Outbox(name, number % 120, boundary)
             for batch in source.read(split, _rejecter(name, boundary)):
                 flow = Flow(self.program, boundary, self.counters)
-                flow.push(name, OUT, times.look(batch.rows))
+                flow.push(name, OUT, times.look(batch))
                 parcels += outbox.add(flow.take(), batch.position)
             parcels += outbox.flush()
-        return parcels
+            told.append(Reached(name, split.position, times.reached))
+        return [replace(p, watermark=later(p.watermark, start)) for p in parcels], told
 
     def _hop(
-        self, level: int, parcels: list[Parcel], punctuations: Mapping[str, int], boundary: Boundary
+        self,
+        level: int,
+        parcels: list[Parcel],
+        punctuations: Mapping[str, int],
+        reached: list[Reached],
+        boundary: Boundary,
     ) -> list[Parcel]:
         here = {n.name: n for n in self.program.hosted.values() if self.program.depth[n.name] == level}
         going_on = [p for p in parcels if p.node not in here]
@@ -227,16 +238,23 @@ class ReferenceRun:
             for slice_ in range(here[name].parallelism):
                 groups.setdefault((name, slice_), [])
         for (name, slice_), group in self._in_some_order(groups.items()):
-            going_on += self._run_slice(here[name], slice_, group, punctuations.get(name), boundary)
+            at = (punctuations.get(name), reached)
+            going_on += self._run_slice(here[name], slice_, group, at, boundary)
         return going_on
 
     def _run_slice(
-        self, node: Node, slice_: int, group: list[Parcel], punctuation: int | None, boundary: Boundary
+        self,
+        node: Node,
+        slice_: int,
+        group: list[Parcel],
+        at: tuple[int | None, list[Reached]],
+        boundary: Boundary,
     ) -> Iterable[Parcel]:
         key = (node.name, slice_)
-        arrivals = [Arrival(p.input, p.source, p.sequence, p.payload) for p in self._in_some_order(group)]
+        sent = self._in_some_order(group)
+        arrivals = [Arrival(p.input, p.source, p.sequence, p.payload, p.watermark) for p in sent]
         departures, held = SliceRun(self.program, node, slice_, boundary, self.counters).run(
-            arrivals, punctuation, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)
+            arrivals, at[0], self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None), at[1]
         )
         if held is not None and self.keep_decoded:
             self._held[key] = held

@@ -16,6 +16,8 @@ from penstock.topology.schema import Schema
 from penstock.topology.stream import Topology
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 
@@ -47,6 +49,17 @@ class WatchedSource(Source):
     @property
     def time(self) -> str | None:
         return self.inner.time
+
+    @property
+    def lateness_us(self) -> int | None:
+        return self.inner.lateness_us
+
+    @property
+    def knows_watermarks(self) -> bool:
+        return self.inner.knows_watermarks
+
+    def watermarks(self, position: int, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        return self.inner.watermarks(position, times_us)
 
     @property
     def ahead_us(self) -> int | None:
