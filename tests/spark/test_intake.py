@@ -66,6 +66,24 @@ def test_an_epoch_that_is_run_again_judges_times_by_the_same_clock(tmp_path: Pat
     assert set(bounds_of(again.partitions(start, end))) == {None}
 
 
+def test_an_epoch_that_is_run_again_begins_with_the_same_watermarks(tmp_path: Path) -> None:
+    top = ps.Topology("t")
+    source = ps.Generator(moments, schema={"time": dt.datetime}, rows=10, time="time")
+    top.source("input", source, rows_per_epoch=4).sink("out", ps.Collect())
+    reader, directory = opened(tmp_path, top), RunDirectory(tmp_path / "run")
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, ReadAllAvailable())
+    directory.write_observed({"input": 3})  # as the commit of the first epoch does
+    second = reader.latestOffset(first, ReadAllAvailable())
+    directory.write_observed({"input": 7})  # the sinks have committed, and then the driver died
+    again = IntakeReader(str(directory.path), "run", term=1, tasks=2, reads_ahead=False)
+    observed = [reader.partitions(*epoch)[0].observed for epoch in ((start, first), (first, second))]
+    assert observed == [{}, {"input": 3}]
+    assert again.partitions(first, second)[0].observed == {"input": 3}
+    del second["punctuation"]["observed"]  # an epoch that was planned before it was noted
+    assert again.partitions(first, second)[0].observed == {}
+
+
 def plan_and_commit(reader: IntakeReader) -> None:
     """What Spark asks the driver's side of a source in an epoch."""
     start = reader.initialOffset()

@@ -152,7 +152,7 @@ class IntakeTask:
         last = stamper.frames(outbox.flush())
         counters.was_busy(piece.share.source, time.thread_time() - began)
         metrics = stamper.control(METRICS, 0, "metrics", counters.to_json())
-        if not piece.share.is_alone:
+        if not piece.share.is_alone and not source.knows_watermarks and source.lateness_us is not None:
             last += self._how_far(stamper, piece.share.source, split.position, times.reached)
         yield to_batch([*last, metrics, *letters_frame(boundary, stamper, piece.task)])
 
