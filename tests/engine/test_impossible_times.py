@@ -225,6 +225,18 @@ def test_a_packet_of_the_far_future_stays_with_a_reason_and_cuts_no_flow(tmp_pat
     assert flows.height == 2
 
 
+def test_a_packet_far_in_the_past_counts_for_its_flow_and_does_not_cut_it(tmp_path: Path) -> None:
+    source = net.Pcap(capture(tmp_path / "in", [BASE, BASE + 1, 0, BASE + 2, BASE + 3]), ends="drained")
+    top = ps.Topology("t")
+    ways = top.source("packets", source).flat_map("ways", net.flow_key).key_by(*net.FLOW_KEY)
+    ways.process("flows", net.Flows(idle="60s")).sink("out", ps.Collect())
+    run = ReferenceRun(top, today=TODAY)
+    run.drain(Epoch(2))
+    flows = run.result()["out"]
+    assert flows["src2dst_packets"].to_list() == [5]
+    assert us(flows["first_time"][0]) // 10**6 == BASE
+
+
 def test_an_idle_flow_ends_although_a_packet_of_the_far_future_was_seen(tmp_path: Path) -> None:
     seconds = [BASE, IN_2103, *range(BASE + 500, BASE + 540)]
     planner = net.Pcap(capture(tmp_path / "in", seconds)).planner(tmp_path / "state")
