@@ -22,11 +22,12 @@ from penstock import net
 from penstock.connect import spool_planner
 from penstock.connect.clocks import watermarks
 from penstock.connect.file_planner import FilesPlanner
-from penstock.connect.source import Source
+from penstock.connect.source import Limit, Source
 from penstock.connect.spool import segments
 from penstock.engine.watermarks import Reached, Starts
 from penstock.net.planner import PcapPlanner
 from penstock.testing import Epoch, ReferenceRun
+from penstock.testing.sources import check_source
 
 SECOND = 1_000_000
 CUTS = [Epoch(1000, 1), Epoch(1000, 4), Epoch(1, 1), Epoch(5, 3), Epoch(7, 1), Epoch(40, 2)]
@@ -121,6 +122,21 @@ def test_a_spool_gives_the_same_late_events_however_it_is_cut(cut: Epoch) -> Non
     assert len(segments(folder)) == 3
     run.drain(cut)
     assert Counter(run.result()["late"]["time"].dt.second().to_list()) == expected()[0]
+
+
+@pytest.mark.parametrize("make", [files, parquet, capture])
+def test_no_planner_promises_more_than_rows_are_late_by(make: Any, tmp_path: Path) -> None:
+    source = make(tmp_path / "in")
+    check_source(lambda: source, tmp_path / "state", limits=(Limit(rows=1), Limit(rows=7)))
+
+
+def test_a_planner_that_promises_too_much_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = files(tmp_path / "in")
+    monkeypatch.setattr(FilesPlanner, "punctuation", lambda self, offset, observed: observed)
+    with pytest.raises(AssertionError, match="would find its window closed"):
+        check_source(lambda: source, tmp_path / "state", limits=(Limit(rows=7),))
 
 
 def test_what_operators_emit_is_never_late_behind_them() -> None:
