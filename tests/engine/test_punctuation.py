@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +12,7 @@ from tests.operators.event_time_kit import at, epochs, out, rows, started
 
 import penstock as ps
 from penstock.connect.source import END_OF_TIME
-from penstock.engine.counters import Counters
-from penstock.engine.punctuation import Punctuations, Standing, look_at_times
+from penstock.engine.punctuation import Punctuations, Standing
 from penstock.errors import BadArgument
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
@@ -115,17 +113,6 @@ def test_time_never_goes_back(story: list[tuple[int | None, int | None, str, int
         following = times.after(top, standings, now * SECOND_NS)
         assert all(following.nodes[node] >= time for node, time in times.nodes.items())
         times = following
-
-
-def test_events_that_break_the_promise_are_counted_at_their_source() -> None:
-    counters = Counters()
-    times = pl.Series([at(3), None, at(1), at(9)])
-    look_at_times(counters, "s", times, None)
-    assert counters.nodes["s"]["late"] == 0
-    look_at_times(counters, "s", times, counters.observed["s"])
-    assert counters.nodes["s"]["late"] == 2
-    look_at_times(counters, "s", times.clear(), 0)
-    assert counters.nodes["s"]["late"] == 2
 
 
 def lates(run: ReferenceRun, *nodes: str) -> list[int]:

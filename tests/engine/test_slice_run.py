@@ -96,7 +96,7 @@ class Journal(ps.Operator):
 
 @SETTINGS
 @given(st.data())
-def test_order_is_by_source_and_sequence_and_batches_do_not_show_the_cuts(data: st.DataObject) -> None:
+def test_order_is_by_input_source_and_sequence_and_batches_do_not_show_the_cuts(data: st.DataObject) -> None:
     """Two sources and two inputs, cut and arriving in any way."""
     arrivals, whole = [], []
     for i, (source, input_) in enumerate(product(("a", "b"), ("in", "side"))):
@@ -113,7 +113,7 @@ def test_order_is_by_source_and_sequence_and_batches_do_not_show_the_cuts(data: 
     assert one.state == other.state
 
 
-def test_each_input_gets_the_rows_of_a_source_in_one_batch() -> None:
+def test_each_input_is_one_batch_and_the_main_input_comes_last() -> None:
     slice_ = Slice(Journal(), side=True)
     arrivals = [
         Arrival(i, s, q, encode(frame([q]))) for s in "ab" for q in (7, 1, 30) for i in ("side", "in")
@@ -121,7 +121,7 @@ def test_each_input_gets_the_rows_of_a_source_in_one_batch() -> None:
     random.Random(1).shuffle(arrivals)
     slice_.run(arrivals)
     numbers = [1, 7, 30]
-    assert slice_.state == [("in", numbers), ("side", numbers), ("in", numbers), ("side", numbers)]
+    assert slice_.state == [("side", numbers + numbers), ("in", numbers + numbers)]
 
 
 def test_neighbouring_sources_of_one_input_are_one_batch() -> None:

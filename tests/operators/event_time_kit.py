@@ -21,6 +21,17 @@ def at(second: float) -> dt.datetime:
 
 def rows(*events: Row) -> ps.Generator:
     """Rows (second, k, v) in this order. After each, time is promised to have come to the greatest so far."""
+    seconds = [second or 0 for second, _, _ in events]
+    return _generator(events, lambda n: at(max(seconds[:n], default=0)))
+
+
+def patient_rows(*events: Row) -> ps.Generator:
+    """Rows (second, k, v) in this order, none of which is late: no more is promised than is kept."""
+    seconds = [second or 0 for second, _, _ in events]
+    return _generator(events, lambda n: at(min(seconds[n:])))
+
+
+def _generator(events: Sequence[Row], time_of: Callable[[int], dt.datetime]) -> ps.Generator:
     columns = {
         "time": [None if second is None else at(second) for second, _, _ in events],
         "k": [k for _, k, _ in events],
@@ -28,10 +39,9 @@ def rows(*events: Row) -> ps.Generator:
     }
     frame = pl.DataFrame(columns, schema={"time": pl.Datetime("us"), "k": pl.String, "v": pl.Int64})
     schema = {"time": dt.datetime, "k": str, "v": int}
-    seconds = [second or 0 for second, _, _ in events]
     return ps.Generator(
         lambda first, count: frame[first : first + count],
-        schema=schema, rows=len(events), time="time", time_of=lambda n: at(max(seconds[:n], default=0)),
+        schema=schema, rows=len(events), time="time", time_of=time_of,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
+from tests.operators.event_time_kit import at, epochs, held, out, patient_rows, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument, MissingColumn
@@ -160,7 +160,7 @@ def test_an_aggregate_that_keeps_every_value_is_not_combined() -> None:
 
 def test_count_windows_count_in_the_order_of_time_whatever_the_arrivals() -> None:
     events = [(5, "a", 5), (1, "a", 1), (3, "a", 3), (2, "a", 2), (9, "a", 9)]
-    run = started(counting(window=ps.count_window(2), sum=ps.sum("v"), parallelism=1), rows(*events))
+    run = started(counting(window=ps.count_window(2), sum=ps.sum("v"), parallelism=1), patient_rows(*events))
     run.drain()
     assert out(run) == [("a", at(1), at(2), 2, 3), ("a", at(3), at(5), 2, 8)]
 

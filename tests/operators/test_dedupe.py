@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
+from tests.operators.event_time_kit import at, epochs, held, out, patient_rows, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument
@@ -14,7 +14,7 @@ def deduping(stream: ps.Stream) -> ps.Stream:
 
 
 def test_the_earliest_row_passes_even_if_it_comes_last() -> None:
-    run = started(deduping, rows((3, "a", 3), (1, "a", 1), (2, "a", 2)))
+    run = started(deduping, patient_rows((3, "a", 3), (1, "a", 1), (2, "a", 2)))
     run.drain()
     assert out(run) == [(at(1), "a", 1)]
 

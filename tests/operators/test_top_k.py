@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.operators.event_time_kit import at, epochs, held, out, rows, started
+from tests.operators.event_time_kit import at, epochs, held, out, patient_rows, rows, started
 
 import penstock as ps
 from penstock.errors import BadArgument
@@ -19,7 +19,7 @@ def test_a_row_is_told_when_it_enters_with_the_rank_that_it_has_then() -> None:
 
 
 def test_of_equal_rows_the_earlier_one_leads() -> None:
-    run = started(lambda s: s.top_k("best", 1, by="v"), rows((2, "b", 5), (1, "a", 5)))
+    run = started(lambda s: s.top_k("best", 1, by="v"), patient_rows((2, "b", 5), (1, "a", 5)))
     run.drain()
     assert out(run) == [(at(1), "a", 5, 1)]
 

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.testing import run
+from penstock.testing import Epoch, run
 from tests.operators.event_time_kit import at, rows
 
 pytestmark = pytest.mark.spark
@@ -34,6 +35,50 @@ def unruly(per_epoch: int) -> ps.Topology:
         stream.sink(f"{stream.node}-out", ps.Collect())
         stream.output("late").sink(f"{stream.node}-late", ps.Collect())
     return top
+
+
+def disordered(first: int, count: int) -> pl.DataFrame:
+    """An event every millisecond, some behind by up to a second; the source promises a tenth of one."""
+    n = np.arange(first, first + count)
+    draw = (n * 2654435761) % 4294967296
+    behind = np.where(draw % 50 == 0, draw // 50 % 1000, draw // 50 % 100)
+    times = pl.Series((n - behind) * 1000).cast(pl.Datetime("us"))
+    return pl.DataFrame({"time": times, "k": pl.Series(n % 7).cast(pl.String), "v": n})
+
+
+def many(per_epoch: int) -> ps.Topology:
+    """Operators on disordered events, whose late ones are told apart by the sender and by the receiver."""
+    columns = {"time": dt.datetime, "k": str, "v": int}
+    source = ps.Generator(disordered, schema=columns, rows=450_000, time="time", lateness="100ms")
+    top = ps.Topology("many")
+    events = top.source("events", source, rows_per_epoch=per_epoch)
+    windows = events.aggregate("windows", by="k", window=ps.tumbling("250ms"), n=ps.count(), parallelism=3)
+    spread = events.shuffle().map("spread", lambda df: df, parallelism=2)
+    first = spread.dedupe("first", "k", within="50ms", parallelism=3)
+    for stream in (windows, first):
+        stream.sink(f"{stream.node}-out", ps.Collect())
+        stream.output("late").sink(f"{stream.node}-late", ps.Collect())
+    return top
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("per_epoch", [450_000, 210_000])
+def test_late_events_are_the_same_whatever_the_epochs_and_the_tasks(
+    spark_run: Any, same_rows: Any, per_epoch: int
+) -> None:
+    top = many(per_epoch)
+    with spark_run.start(top) as handle:
+        handle.wait()
+        history = handle.history()
+    expected = run(top, epochs=[Epoch(70_000, 3)], rows_per_epoch=97_000)
+    late = {"windows-late": ("k", "start")}
+    for name, found in spark_run.collected(top).items():
+        rows = [
+            frame.group_by(late[name]).sum() if name in late else frame for frame in (found, expected[name])
+        ]
+        same_rows(*rows)
+    assert expected["windows-late"].height > 100
+    assert sum(progress.late for progress in history) == expected["windows-late"]["events"].sum()
 
 
 def ticks(first: int, count: int) -> pl.DataFrame:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
+import time
 from pathlib import Path
 
 import polars as pl
@@ -14,12 +17,71 @@ from penstock.control.run_directory import RunDirectory
 from penstock.errors import SourceUnavailable
 from penstock.plan.passes import plan
 from penstock.spark.intake import IntakeReader
+from penstock.spark.reading import IntakePartition
 from penstock.testing.chaos.faults import Fault, lay_out
 from penstock.testing.chaos.watched import with_points
 
 
+def moments(first: int, count: int) -> pl.DataFrame:
+    return numbers(first, count).select(time=pl.col("n").cast(pl.Datetime("us")))
+
+
 def numbers(first: int, count: int) -> pl.DataFrame:
     return pl.DataFrame({"n": pl.int_range(first, first + count, eager=True)})
+
+
+def opened(tmp_path: Path, top: ps.Topology) -> IntakeReader:
+    """The intake of a run of a topology."""
+    directory = RunDirectory(tmp_path / "run")
+    directory.open(top.name)
+    term = directory.begin_term()
+    directory.store(1, plan(top))
+    directory.make_current(1)
+    return IntakeReader(str(directory.path), "run", term=term, tasks=2, reads_ahead=True)
+
+
+def bounds_of(parts: list[IntakePartition]) -> list[int | None]:
+    return [share.bound for part in parts for share in part.shares]
+
+
+def test_an_epoch_that_is_run_again_judges_times_by_the_same_clock(tmp_path: Path) -> None:
+    columns = {"time": dt.datetime}
+    top = ps.Topology("t")
+    source = ps.Generator(moments, schema=columns, rows=10, time="time", ahead="1h")
+    top.source("input", source, rows_per_epoch=4).sink("out", ps.Collect())
+    reader = opened(tmp_path, top)
+    start = reader.initialOffset()
+    before_us = time.time_ns() // 1000
+    end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+    bound = end["punctuation"]["bounds"]["input"]
+    assert before_us <= bound - 3_600_000_000 <= time.time_ns() // 1000
+    first = reader.partitions(start, end)
+    assert set(bounds_of(first)) == {bound}
+    again = IntakeReader(str(tmp_path / "run"), "run", term=1, tasks=2, reads_ahead=False)
+    assert bounds_of(again.partitions(start, end)) == bounds_of(first)
+    following = reader.latestOffset(end, ReadAllAvailable())
+    foreseen = [share for part in first for share in part.following]
+    assert [share for part in reader.partitions(end, following) for share in part.shares] == foreseen
+    del end["punctuation"]["bounds"]  # an epoch that was planned before there was a bound
+    assert set(bounds_of(again.partitions(start, end))) == {None}
+
+
+def test_an_epoch_that_is_run_again_begins_with_the_same_watermarks(tmp_path: Path) -> None:
+    top = ps.Topology("t")
+    source = ps.Generator(moments, schema={"time": dt.datetime}, rows=10, time="time")
+    top.source("input", source, rows_per_epoch=4).sink("out", ps.Collect())
+    reader, directory = opened(tmp_path, top), RunDirectory(tmp_path / "run")
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, ReadAllAvailable())
+    directory.write_observed({"input": 3})  # as the commit of the first epoch does
+    second = reader.latestOffset(first, ReadAllAvailable())
+    directory.write_observed({"input": 7})  # the sinks have committed, and then the driver died
+    again = IntakeReader(str(directory.path), "run", term=1, tasks=2, reads_ahead=False)
+    observed = [reader.partitions(*epoch)[0].observed for epoch in ((start, first), (first, second))]
+    assert observed == [{}, {"input": 3}]
+    assert again.partitions(first, second)[0].observed == {"input": 3}
+    del second["punctuation"]["observed"]  # an epoch that was planned before it was noted
+    assert again.partitions(first, second)[0].observed == {}
 
 
 def plan_and_commit(reader: IntakeReader) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.mutations import MUTATIONS
 
 import penstock as ps
+from penstock.connect.source import Source
 from penstock.errors import InternalError, RunDirectoryBroken, SavepointFailed, StreamFailed
 from penstock.testing import chaos
 from penstock.testing.chaos import faults as points
@@ -28,7 +29,7 @@ from penstock.testing.chaos.matrix import divided
 from penstock.testing.chaos.places import Warm
 from penstock.testing.chaos.schedules import in_turn
 from penstock.testing.chaos.trial import Trial
-from penstock.testing.chaos.watched import with_points
+from penstock.testing.chaos.watched import WatchedSource, with_points
 
 FAMILIES = {check.name: check for check in chaos.FAMILIES}
 SCENARIOS = {scenario.name: scenario for scenario in chaos.SCENARIOS}
@@ -36,6 +37,11 @@ SCENARIOS = {scenario.name: scenario for scenario in chaos.SCENARIOS}
 
 def outcome(schedule: chaos.Schedule, **values: object) -> chaos.Outcome:
     return chaos.Outcome(schedule, **{"events": 100, "seconds": 1.0, "recovery_s": 0.5, **values})  # type: ignore[arg-type]
+
+
+def test_a_watched_source_says_of_itself_all_that_the_source_does() -> None:
+    said = {name for name in vars(Source) if not name.startswith("_")} - {"attend"}
+    assert said <= vars(WatchedSource).keys()
 
 
 def test_scenarios_are_divided_by_the_places_that_they_need() -> None:

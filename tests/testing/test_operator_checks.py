@@ -99,7 +99,7 @@ def test_several_inputs_are_given_by_name() -> None:
 
     labels = pl.DataFrame({"n": [1, 2], "label": ["one", "two"]})
     made = check_operator(Joins, [{"in": numbers(1), "labels": labels}, {"in": numbers(1, 3)}], processes=1)
-    assert made["out"].rows() == [(1, "?"), (1, "one"), (3, "?")]
+    assert made["out"].rows() == [(1, "one"), (1, "one"), (3, "?")]  # labels come before the main input
     assert check_operator(Joins, [labels], input="labels", processes=1)["out"].height == 0
 
 

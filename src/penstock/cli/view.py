@@ -77,7 +77,7 @@ class Seen:
 
     @property
     def late_events(self) -> int:
-        """Those that operators have put aside; what broke a source's promise may still have been in time."""
+        """Those that operators have put aside: each operator counts its own."""
         newest = self.newest
         sources = {node.node for node in newest.nodes if node.kind == SOURCE} if newest else set()
         return sum(late for node, late in self.late.items() if node not in sources)

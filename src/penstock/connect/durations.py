@@ -27,3 +27,8 @@ def microseconds(duration: str | timedelta, *, where: str, what: str) -> int:
         allowed = "a timedelta of at least 0, or a number and a unit: '10us', '250ms', '5s', '2m', '1h', '7d'"
         raise BadArgument(where=where, what=what, got=repr(duration), allowed=allowed)
     return length
+
+
+def ahead_of_clock(ahead: str | timedelta | None, *, where: str) -> int | None:
+    """The bound ``ahead=`` of a source in µs; None: events may be as far ahead of the clock as they like."""
+    return None if ahead is None else microseconds(ahead, where=where, what="ahead")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from penstock.connect.csv_options import Csv
-from penstock.connect.durations import microseconds
+from penstock.connect.durations import ahead_of_clock, microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Identity, Reject, Source, Split, restore_fields
+from penstock.connect.source import AHEAD_US, Batch, Identity, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
@@ -43,9 +43,10 @@ class Files(Source):
 
     ``format="text"`` gives one column "line"; ``"access-log"`` those of ``ACCESS_LOG``, or the ones that
     ``schema`` names (see ``AccessLogLines``). ``lateness`` is how far event times lag behind the
-    greatest one seen. ``ends="drained"`` ends the source when all files have been read. Limits of an epoch
-    count what comes out of a compressed file: a large one is read over several epochs. A record of more
-    than 16 MiB becomes a bad record, of which the beginning is kept.
+    greatest one seen, ``ahead`` how far they may be ahead of the clock (None: as far as they like); lines
+    beyond that become dead letters and move no time. ``ends="drained"`` ends the source when all files have
+    been read. Limits of an epoch count what comes out of a compressed file: a large one is read over several
+    epochs. A record of more than 16 MiB becomes a bad record, of which the beginning is kept.
 
     A file that is gone before it was read makes the source unavailable, so a run waits for it: its disk may
     come back. With ``missing="dead-letter"`` it becomes one bad record, however much was in it.
@@ -60,6 +61,7 @@ class Files(Source):
     csv: Csv
     ends: Literal["never", "drained"]
     missing: Missing = "wait"
+    ahead_us: int | None = AHEAD_US
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Files(Source):
         csv: Csv | None = None,
         ends: Literal["never", "drained"] = "never",
         missing: Missing = "wait",
+        ahead: str | timedelta | None = "1h",
     ) -> None:
         values = {
             "path": str(Path(path).absolute()),
@@ -84,6 +87,7 @@ class Files(Source):
             "csv": csv or Csv(),
             "ends": ends,
             "missing": missing,
+            "ahead_us": ahead_of_clock(ahead, where="Files"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)

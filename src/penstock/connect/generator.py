@@ -6,11 +6,12 @@ import itertools
 import time as clock_module
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.connect.durations import microseconds
+from penstock.connect.clocks import to_us, watermarks
+from penstock.connect.durations import ahead_of_clock, microseconds
 from penstock.connect.source import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -24,17 +25,19 @@ from penstock.connect.source import (
     Source,
     SourcePlanner,
     Split,
+    restore_fields,
 )
 from penstock.errors import BadArgument
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 Make = Callable[[int, int], "pl.DataFrame"]
 _WIDTHS = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "float32": 4}
 _FIXED = frozenset({"int64", "uint64", "float64", "date", "time", "timestamp", "duration"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -45,7 +48,9 @@ class Generator(Source):
     ``rate`` releases that many events per second of real time, and what came due while the topology
     was down is made up for. ``time`` names the event time column; ``time_of(n)`` gives the time of
     event n (µs or datetime, never decreasing) and makes punctuation exact; without it punctuation
-    trails the greatest time seen by ``lateness``. ``start`` is the number of the first event.
+    trails the greatest time seen by ``lateness``. ``start`` is the number of the first event. ``ahead`` is
+    how far times may be ahead of the clock, such as "1h": events beyond that become dead letters and move no
+    time. By default they may be anything, since most generators have a time of their own.
     """
 
     fn: Make
@@ -56,6 +61,7 @@ class Generator(Source):
     time_of: Callable[[int], int | datetime] | None
     lateness_us: int
     start: int
+    ahead_us: int | None = None
 
     def __init__(
         self,
@@ -68,6 +74,7 @@ class Generator(Source):
         time_of: Callable[[int], int | datetime] | None = None,
         lateness: str | timedelta = "0s",
         start: int = 0,
+        ahead: str | timedelta | None = None,
     ) -> None:
         columns = Schema.of(schema)
         if not callable(fn):
@@ -89,6 +96,7 @@ class Generator(Source):
             "time_of": time_of,
             "lateness_us": microseconds(lateness, where="Generator", what="lateness"),
             "start": start,
+            "ahead_us": ahead_of_clock(ahead, where="Generator"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -129,6 +137,19 @@ class Generator(Source):
         if made.height != count:
             raise _broken(first, count, f"{made.height} rows", f"exactly {count} rows")
         return made
+
+    __setstate__ = restore_fields
+
+    @property
+    def knows_watermarks(self) -> bool:
+        """Whether there is a ``time_of``."""
+        return self.time_of is not None
+
+    def watermarks(self, position: int, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return what ``time_of`` says of each event, less the lateness; None without it."""
+        if self.time_of is None:
+            return None
+        return watermarks(self.time_of, self.lateness_us, position, times_us)
 
     def describe(self) -> str:
         """One line for people."""
@@ -180,7 +201,7 @@ class GeneratorPlanner(SourcePlanner):
         if self.finished(offset):
             return END_OF_TIME
         if self._source.time_of is not None:
-            return _to_us(self._source.time_of(offset["n"])) - self._source.lateness_us
+            return to_us(self._source.time_of(offset["n"])) - self._source.lateness_us
         return None if observed is None else observed - self._source.lateness_us
 
     def finished(self, offset: Offset) -> bool:
@@ -214,13 +235,6 @@ class GeneratorPlanner(SourcePlanner):
 
 def _row_bytes(schema: Schema) -> int:
     return max(1, sum(_WIDTHS.get(kind, 8 if kind in _FIXED else 64) for _, kind in schema.columns))
-
-
-def _to_us(moment: int | datetime) -> int:
-    if not isinstance(moment, datetime):
-        return int(moment)
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1)
 
 
 def _wrong(what: str, got: object, allowed: str) -> BadArgument:

@@ -18,6 +18,8 @@ from penstock.topology.fingerprint import fingerprint
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 Offset: TypeAlias = dict[str, Any]
@@ -26,6 +28,13 @@ BATCH_ROWS = 1 << 20
 BATCH_BYTES = 64 << 20
 # The last microsecond that Python's datetime can hold: the punctuation of a source that has ended.
 END_OF_TIME = 253_402_300_799_999_999
+EARLIEST = -62_135_596_800_000_000
+LATEST = 253_370_764_799_999_999
+"""What lies outside of the years 1 to 9998 is no time: datetime has no years before, and the windows of an
+event in the year 9999 would not end before the end of time."""
+# Kafka 4.0 refuses what is further ahead than this (log.message.timestamp.after.max.ms, KIP-1030).
+AHEAD_US = 3_600_000_000
+"""How far events may be ahead of the clock unless a source says otherwise."""
 
 
 class Identity(NamedTuple):
@@ -123,7 +132,7 @@ class SourcePlanner(ABC):
     def punctuation(self, offset: Offset, observed: int | None) -> int | None:
         """The time in µs that no event behind ``offset`` lies before, or None when nothing is known.
 
-        ``observed`` is the greatest event time of all committed epochs.
+        ``observed`` is the greatest event time of all committed epochs, impossible times left out.
         """
         return None
 
@@ -158,6 +167,22 @@ class Source(ABC):
         return Identity(cls.__qualname__, f"{cls.__qualname__} {fingerprint(_place(self))}")
 
     @property
+    def lateness_us(self) -> int | None:
+        """How far event times may lag behind the greatest one before them; None: nothing is known of that.
+
+        With it, and with rows whose order is fixed, whether an event is late depends on its position alone.
+        """
+        return None
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far an event may be ahead of the clock; None: as far as it likes.
+
+        The clock is the one on the wall when the event's epoch is planned, and is kept in the epoch's offset.
+        """
+        return AHEAD_US
+
+    @property
     def has_end(self) -> bool:
         """Whether it ends by itself, at a place that its planner knows as ``finished``."""
         return False
@@ -173,6 +198,26 @@ class Source(ABC):
         Records that cannot be read go to ``reject``; they never end the stream.
         """
 
+    @property
+    def knows_watermarks(self) -> bool:
+        """Whether ``watermarks`` answers."""
+        return False
+
+    def watermarks(self, position: int, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        """Return for each row of a batch the time that no row from it on lies before, if that is exact.
+
+        None (the default): it is the greatest time of the rows before, less ``lateness_us``. A lower time
+        will do for a row that does not lie before its own.
+        """
+        return None
+
+    def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame | None:
+        """Return the rows without the times that are impossible; None: these rows become dead letters.
+
+        A time is impossible if it is too far ahead of the clock or outside of the years 1 to 9998.
+        """
+        return None
+
     def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
         """What must go on beside the run in the process that the user started: only it has standard input."""
         return nullcontext()
@@ -187,6 +232,17 @@ def _place(source: Source) -> Any:
         return source
     counted = [field for field in fields(source) if field.metadata.get("identity", True)]
     return [(field.name, getattr(source, field.name)) for field in counted]
+
+
+def bound_of(source: Source, clock_ns: int) -> int | None:
+    """Return the latest time in µs that an event may have by a clock; None: any.
+
+    A source's planner is asked for the end of an epoch before the clock is read, so an event that was there
+    by then and has the time of its making is never beyond the bound.
+    """
+    if source.ahead_us is None or source.time is None:
+        return None
+    return min(clock_ns // 1000 + source.ahead_us, LATEST)
 
 
 def restore_fields(source: Any, stored: list[Any]) -> None:

@@ -25,8 +25,8 @@ class Stdin(Source):
     The bytes go into a spool in the run directory before anything else sees them (see ``connect.spool``);
     what every epoch has read is deleted. The end of the input ends the source. A run that was killed goes on
     with what is in the spool and then with the input that it is given: a pipe that others keep open, as
-    httpd does for its logs, loses nothing in between. ``format``, ``schema``, ``time`` and ``lateness`` are
-    those of ``Files``.
+    httpd does for its logs, loses nothing in between. ``format``, ``schema``, ``time``, ``lateness`` and
+    ``ahead`` are those of ``Files``.
     """
 
     lines: Files
@@ -38,11 +38,13 @@ class Stdin(Source):
         schema: Schema | Mapping[str, Any] | None = None,
         time: str | None = None,
         lateness: str | timedelta = "0s",
+        ahead: str | timedelta | None = "1h",
     ) -> None:
         if format not in get_args(LineFormat):
             allowed = ", ".join(get_args(LineFormat))
             raise BadArgument(where="Stdin", what="format", got=repr(format), allowed=allowed)
-        lines = Files("stdin", format=format, schema=schema, time=time, lateness=lateness, compression="none")
+        times: dict[str, Any] = {"time": time, "lateness": lateness, "ahead": ahead}
+        lines = Files("stdin", format=format, schema=schema, compression="none", **times)
         object.__setattr__(self, "lines", lines)
 
     @property
@@ -54,6 +56,16 @@ class Stdin(Source):
     def time(self) -> str | None:
         """The column that holds the event time, if any."""
         return self.lines.time
+
+    @property
+    def lateness_us(self) -> int:
+        """How far times may lag behind the greatest one before them."""
+        return self.lines.lateness_us
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far events may be ahead of the clock."""
+        return self.lines.ahead_us
 
     @property
     def has_end(self) -> bool:

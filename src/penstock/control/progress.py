@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def late(self) -> int:
-        """Events in this epoch that broke the promise of their source."""
+        """Events of this epoch that the first operator on event time behind their source put aside."""
         return sum(node.late for node in self.nodes if node.kind == "source")
 
     @property

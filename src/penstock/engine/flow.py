@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from penstock.engine.counters import Counters
+from penstock.engine.watermarks import evaluated, with_any, with_watermarks, without
 from penstock.operators.boundary import Boundary, emitted
-from penstock.operators.stateless import EVALUATE
+from penstock.operators.event_time import WATERMARK
 from penstock.plan.program import Program
 from penstock.topology.graph import OUT, Edge, Node
 
@@ -21,6 +22,8 @@ class Departure:
     target: Node
     edge: Edge
     rows: pl.DataFrame
+    is_late: bool = False
+    """Whether all of them are late for the node that they lead to."""
 
 
 @dataclass(slots=True)
@@ -40,18 +43,36 @@ class Flow:
         for consumer, edge in self.program.graph.consumers(node):
             if edge.output != output:
                 continue
+            some = rows if consumer.name in self.program.watermarked else without(rows)
             if self.program.is_fused(consumer):
-                self.enter(consumer, rows)
+                self.enter(consumer, some)
             else:
-                self.departures.append(Departure(consumer, edge, rows))
+                self._leave(consumer, edge, some)
+
+    def _leave(self, consumer: Node, edge: Edge, rows: pl.DataFrame) -> None:
+        if consumer.name in self.program.watermarked and not self.program.judges(consumer):
+            self.departures.append(Departure(consumer, edge, with_any(rows)))
+            return
+        if WATERMARK in rows.columns:
+            watermarks, rows = rows[WATERMARK].to_numpy(), without(rows)
+            late = pl.Series(consumer.spec.operator.is_late(edge.input, rows, watermarks))  # type: ignore[attr-defined]
+            if late.any():
+                self.departures.append(Departure(consumer, edge, rows.filter(late), is_late=True))
+                rows = rows.filter(~late)
+        if rows.height:
+            self.departures.append(Departure(consumer, edge, rows))
 
     def enter(self, node: Node, rows: pl.DataFrame) -> None:
         """Carry a stateless node out and go on behind it."""
         began = time.perf_counter()
-        evaluate, schema = EVALUATE[type(node.spec)], self.program.schemas[node.name, OUT]
+        schema = self.program.schemas[node.name, OUT]
+
+        def work(batch: pl.DataFrame) -> list[pl.DataFrame]:
+            made = evaluated(node.spec, batch)
+            return [with_watermarks(emitted(node, OUT, frame, schema), marks) for frame, marks in made]
+
         self.counters.took(node.name, rows.height)
-        made = self.boundary.run(node, rows, lambda batch: evaluate(node.spec, batch))
-        made = [emitted(node, OUT, frame, schema) for frame in made]
+        made = [frame for frames in self.boundary.run(node, rows, work) for frame in frames]
         self.counters.was_busy(node.name, time.perf_counter() - began)
         for frame in made:
             self.push(node.name, OUT, frame)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from penstock.connect.source import END_OF_TIME
 from penstock.engine.flow import Departure
 from penstock.errors import PenstockError
 from penstock.frames.frame import encode
@@ -34,6 +35,8 @@ class Parcel:
     sequence: int
     rows: int
     payload: bytes
+    watermark: int | None = None
+    """What its source had promised, before its rows, not to go behind; the end of time: all are late."""
 
 
 @dataclass(slots=True)
@@ -45,7 +48,7 @@ class Outbox:
     place: int
     """The slice that rows go to where the receiver has no slices of its own (sinks, Spark)."""
     boundary: Boundary | None = None
-    _waiting: dict[tuple[str, Edge], list[Departure]] = field(default_factory=dict)
+    _waiting: dict[tuple[str, Edge, bool], list[Departure]] = field(default_factory=dict)
     _rows: int = 0
     _bytes: int = 0
     _position: int = 0
@@ -59,7 +62,8 @@ class Outbox:
         if not self._waiting:
             self._position = position
         for departure in departures:
-            self._waiting.setdefault((departure.target.name, departure.edge), []).append(departure)
+            place = (departure.target.name, departure.edge, departure.is_late)
+            self._waiting.setdefault(place, []).append(departure)
             self._rows += departure.rows.height
             self._bytes += int(departure.rows.estimated_size())
         if self._rows >= FRAME_ROWS or self._bytes >= FRAME_BYTES:
@@ -77,15 +81,17 @@ class Outbox:
         """Give everything that waits."""
         waiting, self._waiting = self._waiting, {}
         self._rows = self._bytes = 0
-        for (_, edge), departures in waiting.items():
+        for (_, edge, is_late), departures in waiting.items():
             rows = pl.concat([d.rows for d in departures], rechunk=True)
-            yield from self._parcels(departures[0].target, edge, rows)
+            yield from self._parcels(departures[0].target, edge, rows, END_OF_TIME if is_late else None)
 
-    def _parcels(self, target: Node, edge: Edge, rows: pl.DataFrame) -> Iterator[Parcel]:
+    def _parcels(
+        self, target: Node, edge: Edge, rows: pl.DataFrame, watermark: int | None
+    ) -> Iterator[Parcel]:
         source = self._source(target, edge)
 
         def parcel(slice_: int, count: int, payload: bytes) -> Parcel:
-            return Parcel(target.name, slice_, edge.input, source, self._position, count, payload)
+            return Parcel(target.name, slice_, edge.input, source, self._position, count, payload, watermark)
 
         if edge.route is None:
             yield parcel(self.place, rows.height, encode(rows))

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import polars as pl
-
 from penstock.connect.source import END_OF_TIME, Offset, SourcePlanner
-from penstock.engine.counters import Counters
 from penstock.plan.program import Program
 
 
@@ -25,12 +22,18 @@ class Standing:
     """The time in µs that nothing behind this place lies before; None: it makes no promise."""
     has_moved: bool
     """Whether the epoch reads anything from it."""
+    bound: int | None = None
+    """The latest time in µs that an event of the epoch may have, by the clock at its planning; None: any."""
+    observed: int | None = None
+    """The greatest event time that committed epochs have read from it."""
 
     @classmethod
-    def of(cls, planner: SourcePlanner, start: Offset, end: Offset, observed: int | None) -> Standing:
+    def of(
+        cls, planner: SourcePlanner, start: Offset, end: Offset, observed: int | None, bound: int | None
+    ) -> Standing:
         """``observed`` is the greatest event time that committed epochs have read."""
         promise = END_OF_TIME if planner.finished(end) else planner.punctuation(end, observed)
-        return cls(promise, start != end)
+        return cls(promise, start != end, bound, observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,10 @@ class Punctuations:
     """What no source that leads to the node will go behind."""
     quiet_since: Mapping[str, int] = field(default_factory=dict)
     """When each source last gave something, in ns on the wall."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """The latest time that an event of each source may have in this epoch; events beyond it move no time."""
+    observed: Mapping[str, int] = field(default_factory=dict)
+    """The greatest event time of each source before this epoch: what rows are late by begins with it."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any] | None) -> Punctuations:
@@ -70,18 +77,9 @@ class Punctuations:
             known = [time for time in (reached, self.nodes.get(node.name)) if time is not None]
             if known:
                 nodes[node.name] = max(known)
-        return Punctuations(sources, nodes, quiet_since)
-
-
-def look_at_times(counters: Counters, source: str, times: pl.Series, promised: int | None) -> None:
-    """Note the latest event time of a batch, and how many of its events break what the source promised."""
-    numbers = times.cast(pl.Datetime("us")).to_physical()
-    earliest, latest = numbers.min(), numbers.max()
-    if latest is None:
-        return
-    counters.saw(source, int(latest))  # type: ignore[arg-type]
-    if promised is not None and int(earliest) < promised:  # type: ignore[arg-type]
-        counters.was_late(source, int((numbers < promised).sum()))
+        bounds = {name: at.bound for name, at in standings.items() if at.bound is not None}
+        observed = {name: at.observed for name, at in standings.items() if at.observed is not None}
+        return Punctuations(sources, nodes, quiet_since, bounds, observed)
 
 
 def _is_idle(program: Program, source: str, quiet_ns: int) -> bool:

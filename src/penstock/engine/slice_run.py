@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -18,9 +19,11 @@ from penstock.engine.emissions import Emissions
 from penstock.engine.flow import Departure, Flow
 from penstock.engine.slice_state import Held, open_state, save_state
 from penstock.engine.state_log import Shelf
+from penstock.engine.watermarks import Reached, Starts, at_least, later, only_if_any
 from penstock.errors import BadEmission, PenstockError
 from penstock.frames.frame import decode_all
 from penstock.operators.boundary import Boundary, emitted
+from penstock.operators.event_time import NEVER, WATERMARK
 from penstock.operators.operator import Operator
 from penstock.plan.program import Program
 from penstock.topology import specs
@@ -28,16 +31,28 @@ from penstock.topology.graph import Node
 from penstock.topology.schema import Schema
 
 BATCH_ROWS = 1 << 20
+Take = Callable[[Held, str, pl.DataFrame, "Emitter"], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Encoded rows for an input of a slice, which takes them in the order (source, input, sequence)."""
+    """Encoded rows for an input of a slice, which takes them in the order of ``Program.arrival_order``."""
 
     input: str
     source: str
     sequence: int
     payload: bytes | pa.Buffer
+    watermark: int | None = None
+    """That of all its rows, as far as the sender knew it; the end of time: all of them are late."""
+
+
+class Taken(NamedTuple):
+    """Rows of an input, as the operator takes them."""
+
+    input: str
+    rows: pl.DataFrame
+    late_from: str | None = None
+    """The sender, if all of them are late."""
 
 
 class Emitter:
@@ -80,17 +95,25 @@ class SliceRun:
     counters: Counters
 
     def run(
-        self, arrivals: Sequence[Arrival], punctuation: int | None, shelf: Shelf, held: Held | None
+        self,
+        arrivals: Sequence[Arrival],
+        punctuation: int | None,
+        shelf: Shelf,
+        held: Held | None,
+        reached: Iterable[Reached] = (),
     ) -> tuple[Iterable[Departure], Held | None]:
         """Take what arrived, then the punctuation; save the state; give what leaves.
 
-        What is fused behind the node runs as its rows are asked for: large outputs are never whole in memory.
+        ``reached`` says how far the splits of the epoch have come whose rows are among the arrivals. What is
+        fused behind the node runs as its rows are asked for: large outputs are never whole in memory.
         """
-        batches = list(self._batches(arrivals))
+        with self._failures():
+            batches = list(self._batches(arrivals, Starts(reached)))
         if not isinstance(self.node.spec, specs.ProcessSpec):
             return self._stateless(batches), None
-        for _, batch in batches:
-            self.counters.took(self.node.name, batch.height)
+        for taken in batches:
+            self.counters.took(self.node.name, taken.rows.height)
+            self._count_late(taken)
         began = time.perf_counter()
         held, made = self._process(batches, punctuation, shelf, held)
         with self._failures():
@@ -98,11 +121,20 @@ class SliceRun:
         self.counters.was_busy(self.node.name, time.perf_counter() - began)
         return self._behind(made), held
 
-    def _stateless(self, batches: list[tuple[str, pl.DataFrame]]) -> list[Departure]:
+    def _stateless(self, batches: list[Taken]) -> list[Departure]:
         flow = Flow(self.program, self.boundary, self.counters)
-        for _, batch in batches:
-            flow.enter(self.node, batch)
+        for taken in batches:
+            flow.enter(self.node, taken.rows)
         return flow.take()
+
+    def _count_late(self, taken: Taken) -> None:
+        """Count late rows for their source, if this node is the one that does."""
+        source = self.program.late_source(self.node.name, taken.late_from) if taken.late_from else None
+        if source is not None:
+            aside = Emitter(self.node, self.program)
+            self._operator.put_aside(taken.input, taken.rows, aside)
+            events = sum(self._operator.late_events(output, rows) for output, rows in aside.made)
+            self.counters.was_late(source, events)
 
     def _behind(self, made: Emissions) -> Iterator[Departure]:
         flow = Flow(self.program, self.boundary, self.counters)
@@ -114,7 +146,7 @@ class SliceRun:
 
     def _process(
         self,
-        batches: list[tuple[str, pl.DataFrame]],
+        batches: list[Taken],
         punctuation: int | None,
         shelf: Shelf,
         held: Held | None,
@@ -125,23 +157,29 @@ class SliceRun:
         emit = Emitter(self.node, self.program)
         take = self._take if self.boundary.trial is None else self._take_with_care
         try:
-            for input_, batch in batches:
-                take(held, input_, batch, emit)
+            for taken in batches:
+                self._enter(taken, held, emit, take)
         except PenstockError:
             raise
         except Exception as error:
             if self.node.on_error == "stop":
-                raise self.boundary.failure(self.node, batch, error) from error
+                raise self.boundary.failure(self.node, taken.rows, error) from error
             # The failed batch may have changed the state half: begin again from the log, with care.
             held = open_state(self.node, self.slice, born, shelf, None)
             emit = Emitter(self.node, self.program)
-            for input_, batch in batches:
-                self._take_with_care(held, input_, batch, emit)
+            for taken in batches:
+                self._enter(taken, held, emit, self._take_with_care)
         if punctuation is not None:
             self._punctuate(held, punctuation, emit)
         for rows, reasons in emit.rejected:
             self.boundary.put_aside(self.node, rows, reasons)
         return held, emit.made
+
+    def _enter(self, taken: Taken, held: Held, emit: Emitter, take: Take) -> None:
+        if taken.late_from is None:
+            take(held, taken.input, taken.rows, emit)
+        else:
+            self._operator.put_aside(taken.input, taken.rows, emit)
 
     def _take(self, held: Held, input_: str, batch: pl.DataFrame, emit: Emitter) -> None:
         returned = self._operator.process_input(input_, batch, held.state, emit)
@@ -179,17 +217,49 @@ class SliceRun:
         except Exception as error:
             raise self.boundary.failure(self.node, None, error) from error
 
-    def _batches(self, arrivals: Sequence[Arrival]) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Arrivals in order, as few batches as their inputs allow.
+    def _batches(self, arrivals: Sequence[Arrival], starts: Starts) -> Iterator[Taken]:
+        """Arrivals in order, as few batches as their inputs allow; of each input those last that are late.
 
         How frames were cut on the way must not show in what an operator sees.
         """
-        ordered = sorted(arrivals, key=lambda a: (a.source, a.input, a.sequence))
+        name, order = self.node.name, self.program.arrival_order
+        ordered = sorted(
+            arrivals, key=lambda a: (order(name, a.input, a.source), a.sequence, a.watermark or NEVER)
+        )
         for input_, group in groupby(ordered, key=lambda a: a.input):
-            schema = self.program.input_schema(self.program.edge_into(self.node.name, input_))
-            rows = decode_all([arrival.payload for arrival in group], schema)
+            rows, late = self._judged(input_, list(group), starts)
             for first in range(0, rows.height, BATCH_ROWS):
-                yield input_, rows[first : first + BATCH_ROWS]
+                yield Taken(input_, rows[first : first + BATCH_ROWS])
+            yield from (Taken(input_, some, sender) for sender, some in late)
+
+    def _judged(
+        self, input_: str, arrivals: list[Arrival], starts: Starts
+    ) -> tuple[pl.DataFrame, list[tuple[str, pl.DataFrame]]]:
+        """The rows of an input that are in time, and by sender those that are late."""
+        schema = self.program.input_schema(self.program.edge_into(self.node.name, input_))
+        if self.node.name not in self.program.watermarked:
+            return decode_all([arrival.payload for arrival in arrivals], schema), []
+        judges, parts, late = self.program.judges(self.node), list[pl.DataFrame](), list[tuple[str, Any]]()
+        if not judges:
+            schema = Schema((*schema.columns, (WATERMARK, "int64")))
+
+        def place(arrival: Arrival) -> tuple[str, int | None]:
+            start = starts.of(arrival.source.partition("|")[0], arrival.sequence)
+            return arrival.source, later(arrival.watermark, start)
+
+        for (sender, watermark), group in groupby(arrivals, key=place):
+            rows = decode_all([arrival.payload for arrival in group], schema)
+            if not judges:
+                parts.append(at_least(rows, watermark))
+                continue
+            if watermark is not None:
+                is_late = pl.Series(self._operator.is_late(input_, rows, watermark))
+                if is_late.any():
+                    late.append((sender, rows.filter(is_late)))
+                    rows = rows.filter(~is_late)
+            parts.append(rows)
+        whole = pl.concat(parts, rechunk=True)
+        return whole if judges else only_if_any(whole), late
 
     @property
     def _operator(self) -> Operator:

@@ -20,7 +20,7 @@ from penstock.topology.schema import Schema
 class Frame:
     """The header and payload of a frame. Times are microseconds since 1970 in UTC.
 
-    A slice takes its frames in the order (source, sequence). A frame without payload carries only
+    A slice takes its frames in the order (input, source, sequence). A frame without payload carries only
     its punctuation: no event of this source with an earlier time will follow.
     """
 

@@ -102,7 +102,7 @@ def take(
             first[r], last[r], is_forward[r] = t, t, forward[i]
         elif t > last[r]:
             last[r] = t
-        elif t < first[r]:
+        elif t < first[r] and first[r] - t <= idle:  # a flow has no longer pause: its packet is dated wrongly
             first[r] = t
         if forward[i] == is_forward[r]:
             packets[r] += 1

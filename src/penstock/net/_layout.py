@@ -33,12 +33,13 @@ REASONS = (
     "compressed SNDCP packet",
     "first segment of an SNDCP packet",
     "later segment of an SNDCP packet",
+    "impossible time",
 )
 """Why a packet is not, or not fully, decoded; the column ``reason`` is a place in this list."""
 (
     OK, UNKNOWN_LINK, CUT_LINK, NOT_IP, CUT_IP, BAD_VERSION, BAD_HEADER, BAD_LENGTH, TOO_LONG, CUT_EXTENSION,
     CUT_TRANSPORT, BAD_TRANSPORT, TOO_DEEP, BAD_INNER, CIPHERED, ACKNOWLEDGED, COMPRESSED, FIRST_SEGMENT,
-    LATER_SEGMENT,
+    LATER_SEGMENT, IMPOSSIBLE_TIME,
 ) = range(len(REASONS))  # fmt: skip
 
 TUNNELS = ("none", "ipip", "6in4", "gre", "vxlan", "geneve", "gtp-u", "4in6", "6in6", "gb")

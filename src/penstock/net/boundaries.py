@@ -74,6 +74,8 @@ class Stretch:
     is_first: bool
     """Nothing is taken yet: at least one record, or one stretch, is."""
     is_open: bool
+    latest_us: int | None = None
+    """Records with a greater time say nothing of the time; None: there are none."""
     content: Expansion | None = None
     """That of a compressed file; its length is not known before."""
 
@@ -108,10 +110,11 @@ def cut_capture(stretch: Stretch) -> Found:
     with stretch.walked() as walk:
         # The last ones are looked at one by one.
         count, waypoints = _hike(walk, until - 2 * MAX_BLOCK, max(0, most - _LOOKED_AT))
-        time_ns = NO_TIME
+        time_ns, latest_ns = NO_TIME, min(END, (stretch.latest_us or END) * 1000)
         for block in walk.blocks(until=until, most=most - count):
             count += len(block)
-            time_ns = max(time_ns, int(block.places[2].max(initial=NO_TIME)))
+            moments = block.places[2]
+            time_ns = max(time_ns, int(moments[moments <= latest_ns].max(initial=NO_TIME)))
         if count == 0 and stretch.is_first and walk.resume.at < size:
             for block in walk.blocks(most=1):
                 count += len(block)

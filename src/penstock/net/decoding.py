@@ -18,6 +18,7 @@ from penstock.net._gather import gathered
 from penstock.net._index_state import NO_TIME
 from penstock.net.capture import Block
 
+_TIMES = ("time", "time_ns")
 _FIRST = (0, y.WIDE, y.LONG, y.SHORT)
 
 
@@ -74,6 +75,18 @@ def times(name: str, time_ns: npt.NDArray[np.int64]) -> pl.Series:
     """Times in ns as timestamps in µs; null where there is none."""
     column = pl.Series(name, time_ns // 1000).cast(pl.Datetime("us"))
     return _without(column, time_ns == NO_TIME)
+
+
+def undated(rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame:
+    """Return rows of packets or counts, some of them without their times, which their reason tells."""
+    told: dict[str, pl.Expr] = {name: pl.lit(None) for name in _TIMES if name in rows.columns}
+    if "reason" in rows.columns:  # what else is wrong with a packet says more
+        told["reason"] = pl.when(pl.col("reason") == y.OK).then(y.IMPOSSIBLE_TIME).otherwise("reason")
+    changed = [
+        pl.when(impossible).then(value).otherwise(name).cast(rows.schema[name]).alias(name)
+        for name, value in told.items()
+    ]
+    return rows.with_columns(changed)
 
 
 def _without(column: pl.Series, missing: npt.NDArray[np.bool_]) -> pl.Series:

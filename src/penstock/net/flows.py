@@ -72,7 +72,8 @@ class Flows(Operator):
 
     A flow ends when no packet came for ``idle``, or when it has lasted for ``active``, by the time of the
     packets; what the input's end leaves is emitted too. ``src`` is the end that sent the first packet.
-    Packets must come about in order of time: one that is late still counts for the flow that is there.
+    Packets must come about in order of time: one that is late still counts for the flow that is there,
+    whose begin it moves back by ``idle`` at most.
     """
 
     idle_us: int

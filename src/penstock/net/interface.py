@@ -7,12 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.connect.source import BadRecord, Batch, Identity, Reject, Source, SourcePlanner, Split
 from penstock.errors import BadArgument
 from penstock.net.pcap import Pcap, Rows, Tunnels
 from penstock.topology.schema import Schema
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MOST_SNAP = 262_144
 LEAST_SPOOL = 1 << 20
@@ -28,8 +31,8 @@ class Interface(Source):
     become bad records with their number. What passes while no run is on is not seen.
 
     ``snap_bytes`` is how much of each packet is kept; ``promiscuous`` also takes packets that are for others;
-    ``bpf`` is a filter as ``tcpdump -ddd EXPRESSION`` prints it. ``columns``, ``rows``, ``tunnels`` and
-    ``lateness`` are those of `Pcap`.
+    ``bpf`` is a filter as ``tcpdump -ddd EXPRESSION`` prints it. ``columns``, ``rows``, ``tunnels``,
+    ``lateness`` and ``ahead`` are those of `Pcap`.
     """
 
     interface: str
@@ -51,6 +54,7 @@ class Interface(Source):
         promiscuous: bool = False,
         bpf: str | None = None,
         spool_bytes: int = 4 << 30,
+        ahead: str | timedelta | None = "1h",
     ) -> None:
         for what, value, least, most in (
             ("snap_bytes", snap_bytes, 14, MOST_SNAP),
@@ -59,7 +63,8 @@ class Interface(Source):
             if not least <= value <= most:
                 allowed = f"a number from {least} to {most}"
                 raise BadArgument(where="Interface", what=what, got=repr(value), allowed=allowed)
-        packets = Pcap("spool", columns=columns, rows=rows, tunnels=tunnels, lateness=lateness)
+        times: dict[str, Any] = {"lateness": lateness, "ahead": ahead}
+        packets = Pcap("spool", columns=columns, rows=rows, tunnels=tunnels, **times)
         values = {
             "interface": interface,
             "packets": packets.at("spool"),
@@ -85,6 +90,20 @@ class Interface(Source):
     def identity(self) -> Identity:
         """Return the interface: offsets are places in the spool of its packets."""
         return Identity("Interface", self.interface)
+
+    @property
+    def lateness_us(self) -> int:
+        """How far times may lag behind the greatest one before them."""
+        return self.packets.lateness_us
+
+    @property
+    def ahead_us(self) -> int | None:
+        """How far packets may be ahead of the clock."""
+        return self.packets.ahead_us
+
+    def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame:
+        """Return all packets, those with an impossible time without it and with the reason."""
+        return self.packets.undated(rows, impossible)
 
     def attend(self, state_dir: Path) -> AbstractContextManager[Any]:
         """Capture for as long as the topology runs."""

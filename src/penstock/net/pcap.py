@@ -9,16 +9,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-from penstock.connect.durations import microseconds
+from penstock.connect.durations import ahead_of_clock, microseconds
 from penstock.connect.file_pieces import Missing
 from penstock.connect.sink import shown_path
-from penstock.connect.source import Batch, Identity, Reject, Source, Split, restore_fields
+from penstock.connect.source import AHEAD_US, Batch, Identity, Reject, Source, Split, restore_fields
 from penstock.errors import BadArgument
 from penstock.net import columns as c
 from penstock.net._layout import MOST_TUNNELS
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from penstock.net.planner import PcapPlanner
 
 Rows = Literal["packets", "counts"]
@@ -43,7 +45,9 @@ class Pcap(Source):
     ``rows="counts"`` adds the packets up while reading, by protocol and stretch of a file.
     ``tunnels="outer"`` tells of the outermost IP packet and looks into no tunnel. Limits of an
     epoch count what comes out of a compressed file. ``lateness`` is how far times lag behind the greatest one
-    seen (in a plain file up to the end of the epoch that is planned); ``ends="drained"`` ends the source when
+    seen (in a plain file up to the end of the epoch that is planned), ``ahead`` how far they may be ahead of
+    the clock (None: as far as they like): a packet beyond that has no time, has the reason "impossible time"
+    unless another is found, and moves no time. ``ends="drained"`` ends the source when
     all files have been read and none has grown since. ``missing`` is as for ``ps.Files``: with "dead-letter"
     a ring of captures may drop files that were not read.
     """
@@ -55,6 +59,7 @@ class Pcap(Source):
     lateness_us: int
     ends: Literal["never", "drained"]
     missing: Missing = "wait"
+    ahead_us: int | None = AHEAD_US
 
     def __init__(
         self,
@@ -66,6 +71,7 @@ class Pcap(Source):
         lateness: str | timedelta = "1s",
         ends: Literal["never", "drained"] = "never",
         missing: Missing = "wait",
+        ahead: str | timedelta | None = "1h",
     ) -> None:
         chosen = c.COUNTS.names if rows == "counts" else tuple(c.DEFAULT if columns is None else columns)
         values = {
@@ -76,6 +82,7 @@ class Pcap(Source):
             "lateness_us": microseconds(lateness, where="Pcap", what="lateness"),
             "ends": ends,
             "missing": missing,
+            "ahead_us": ahead_of_clock(ahead, where="Pcap"),
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -138,6 +145,12 @@ class Pcap(Source):
         from penstock.net.reader import read_pieces
 
         return read_pieces(self, split, reject)
+
+    def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame:
+        """Return all packets, those with an impossible time without it and with the reason."""
+        from penstock.net.decoding import undated
+
+        return undated(rows, impossible)
 
     __setstate__ = restore_fields
 

@@ -15,7 +15,7 @@ from penstock.connect.file_cuts import Cut, ends_of_shares, share_out
 from penstock.connect.file_index import FileEntry
 from penstock.connect.file_pieces import Piece, end_of_lap, require_there
 from penstock.connect.records import Room
-from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split
+from penstock.connect.source import END_OF_TIME, Backlog, Limit, Offset, SourcePlanner, Split, bound_of
 from penstock.errors import SourceUnavailable
 from penstock.net.ahead import Ahead
 from penstock.net.boundaries import Found, Stretch, cut_capture, cut_counts, divide
@@ -42,6 +42,7 @@ class PcapPlanner(SourcePlanner):
 
     def __init__(self, source: Pcap, state_dir: Path, clock_ns: Callable[[], int] = time.time_ns) -> None:
         self._source = source
+        self._clock_ns = clock_ns
         must_exist = source.ends == "drained"
         self.files = CaptureFiles(
             source.path, Path(state_dir) / "captures.jsonl", clock_ns, must_exist=must_exist
@@ -180,8 +181,9 @@ class PcapPlanner(SourcePlanner):
         entry, content = self._index[packed.number], self._contents.of(packed)
         try:
             resume = self.files.resume(entry, position)
+            latest_us = bound_of(self._source, self._clock_ns())
             found = self._cutter(
-                Stretch(packed.path, TO_END, resume, room.rows, room.bytes, True, False, content)
+                Stretch(packed.path, TO_END, resume, room.rows, room.bytes, True, False, latest_us, content)
             )
             content.read(found.end.at + BEHIND_STOP, 1)  # a reader looks that far behind its end
         except (OSError, NotACapture):  # the reader says so in order
@@ -211,7 +213,8 @@ class PcapPlanner(SourcePlanner):
     def _stretch(self, entry: FileEntry, position: int, limit: Limit, *, is_first: bool) -> Stretch:
         resume, is_open = self.files.resume(entry, position), entry.kind == "growing"
         path = self.files.path(entry)
-        return Stretch(path, entry.size, resume, limit.rows, limit.bytes, is_first, is_open)
+        latest_us = bound_of(self._source, self._clock_ns())
+        return Stretch(path, entry.size, resume, limit.rows, limit.bytes, is_first, is_open, latest_us)
 
     def _look_ahead(self, begin: Offset, parallelism: int) -> None:
         """Begin to find out where the epoch behind this one ends, and its splits."""

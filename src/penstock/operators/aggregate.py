@@ -20,6 +20,8 @@ from penstock.operators.timed_rows import TimedRows
 from penstock.operators.windows import CountWindow, TimeWindow
 
 if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
     from penstock.topology.stream import Stream
 
 Late = Literal["counted", "kept"]
@@ -77,6 +79,19 @@ class TimeAggregate(Operator):
             positions, starts = _spread(panes, window, before, closed)
             if len(starts):
                 yield self.combine.finish(rows[positions], starts)
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        if not self.is_combined:
+            return self.combine.is_late(rows, watermarks)
+        panes = times(rows, START)
+        late: Mask = self.combine.window.is_late(panes, watermarks) | (panes == NEVER)
+        return late
+
+    def put_aside(self, name: str, rows: pl.DataFrame, emit: Emit) -> None:
+        if self.late == "counted":
+            made = rows if self.is_combined else self.combine(rows)
+            rows = made.select(*self.combine.figures.by, START, EVENTS)
+        emit.to(LATE, rows)
 
     def late_events(self, output: str, rows: pl.DataFrame) -> int:
         is_counted = output == LATE and self.late == "counted"

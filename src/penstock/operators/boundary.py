@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import traceback
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
+from polars.exceptions import PanicException
 
 from penstock.errors import BadEmission, OperatorFailed, PenstockError
 from penstock.frames.types import conform
+from penstock.operators.event_time import WATERMARK
 from penstock.operators.trial import ProcessTrial
 from penstock.topology.graph import Node
 from penstock.topology.schema import Schema
@@ -21,6 +24,7 @@ DEAD_LETTERS = Schema.of(
     {"node": str, "epoch": int, "position": int, "place": str, "raw": bytes, "reason": str}
 )
 T = TypeVar("T")
+_FIRST_DAY, _LAST_DAY = ((day - dt.date(1970, 1, 1)).days for day in (dt.date.min, dt.date.max))
 
 
 class KilledItsWorker(Exception):
@@ -48,7 +52,7 @@ class Boundary:
     def put_aside(self, node: Node, rows: pl.DataFrame, reasons: pl.Series) -> None:
         """Put rows aside that an operator rejected."""
         for row, reason in zip(rows.iter_slices(1), reasons, strict=True):
-            self.reject(node.name, -1, str(node.site), _as_json(row), reason)
+            self.reject(node.name, -1, str(node.site), as_json(row), reason)
 
     def run(self, node: Node, batch: pl.DataFrame, work: Callable[[pl.DataFrame], T]) -> list[T]:
         """Do the work on the batch; where the node allows it, on the batch without bad records."""
@@ -79,7 +83,7 @@ class Boundary:
     ) -> list[T]:
         if batch.height <= 1:
             reason = f"{type(error).__name__}: {error}"
-            self.reject(node.name, -1, str(node.site), _as_json(batch), reason)
+            self.reject(node.name, -1, str(node.site), as_json(batch), reason)
             return []
         middle = batch.height // 2
         return [*self.run(node, batch[:middle], work), *self.run(node, batch[middle:], work)]
@@ -90,7 +94,7 @@ class Boundary:
         path = self.failures / f"{node.name}-epoch-{self.epoch}{self.place}.arrow"
         try:
             self.failures.mkdir(parents=True, exist_ok=True)
-            batch.write_ipc(path)
+            batch.drop(WATERMARK, strict=False).write_ipc(path)
         except OSError as error:  # a full disk must not hide what failed first
             return f"(not saved: {error})"
         return str(path)
@@ -110,6 +114,23 @@ def emitted(node: Node, output: str, rows: Any, schema: Schema) -> pl.DataFrame:
         ) from error
 
 
-def _as_json(batch: pl.DataFrame) -> bytes:
-    row = batch.row(0, named=True) if batch.height else {}
+def as_json(batch: pl.DataFrame) -> bytes:
+    """Return the first row as it is shown to people; dates that Python does not have as numbers."""
+    first = batch.head(1).drop(WATERMARK, strict=False)
+    strange = [column.name for column in first.get_columns() if _is_strange(column)]
+    try:
+        row = first.with_columns(pl.col(strange).to_physical()).row(0, named=True) if batch.height else {}
+    except PanicException:  # Polars panics over such a date inside of a list or struct
+        row = {"columns": batch.columns}
     return json.dumps(row, default=str, ensure_ascii=False).encode()
+
+
+def _is_strange(column: pl.Series) -> bool:
+    """Whether a column of one row holds a date outside of the years 1 to 9999."""
+    if not isinstance(column.dtype, pl.Datetime | pl.Date) or column.null_count() == len(column):
+        return False
+    value = int(column.to_physical()[0])
+    if isinstance(column.dtype, pl.Date):
+        return not _FIRST_DAY <= value <= _LAST_DAY
+    per_day = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}[column.dtype.time_unit]
+    return not _FIRST_DAY <= value // per_day <= _LAST_DAY

@@ -5,18 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from penstock.operators.event_time import LATE, as_us, in_order, without_late
+from penstock.operators.event_time import LATE, as_us, behind, in_order, without_late
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.partials import END, START, Figures, emit_figures
 from penstock.operators.ranges import Ranges, merged_ranges
 from penstock.operators.timed_rows import TimedRows
 from penstock.operators.windows import CountWindow
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 _HELD, _PLACE, _SIZE, _WINDOW, _GROUP = (
     f"count_window.{name}" for name in ("held", "place", "size", "window", "group")
@@ -40,6 +44,9 @@ class CountAggregate(Operator):
 
     def init_state(self) -> TimedRows:
         return TimedRows(self.time)
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, self.time, watermarks)
 
     def process(self, batch: pl.DataFrame, state: TimedRows, emit: Emit) -> None:
         rows = without_late(batch, self.time, state.clock, emit)

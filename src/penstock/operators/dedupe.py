@@ -5,18 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from penstock.frames._jit import Column, bounded, kernel, readonly
 from penstock.frames.types import of_frame
-from penstock.operators.event_time import LATE, as_us, in_order, times, without_late
+from penstock.operators.event_time import LATE, as_us, behind, in_order, times, without_late
 from penstock.operators.keyed import KeyedTable
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 WAITING, PASSED, _LAST, _KNOWN = "waiting", "passed", "dedupe.last", "dedupe.known"
 
@@ -35,6 +39,9 @@ class Dedupe(Operator):
 
     def init_state(self) -> dict[str, Any]:
         return {WAITING: TimedRows(self.time)}
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, self.time, watermarks)
 
     def process(self, batch: pl.DataFrame, state: dict[str, Any], emit: Emit) -> None:
         rows = without_late(batch, self.time, state[WAITING].clock, emit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,16 @@ import polars as pl
 from penstock.errors import BadArgument
 from penstock.operators.operator import Emit
 
+if TYPE_CHECKING:
+    from penstock.operators.operator import Watermarks
+
 Times = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 NEVER = -(2**62)
 """Before all time: far from the end of the numbers, so that lengths of time can be taken away."""
 LATE = "late"
+WATERMARK = "penstock.watermark"
+"""The column that rows take along which may be late (see ``engine.watermarks``)."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -44,10 +51,20 @@ def as_timestamps(times_us: Times, name: str = "") -> pl.Series:
     return column.cast(pl.Datetime("us"))
 
 
+def behind(rows: pl.DataFrame, time: str, watermarks: Watermarks) -> Mask:
+    """Return which rows lie before their watermark."""
+    found: Mask = times(rows, time) < watermarks
+    return found
+
+
 def without_late(
     rows: pl.DataFrame, time: str, clock_us: int, emit: Emit, output: str = LATE
 ) -> pl.DataFrame:
-    """The rows that keep the promise of the last punctuation; the others go to the output ``late``."""
+    """The rows that keep the promise of the last punctuation; the others go to the output ``late``.
+
+    Rows that are late by the watermark of their own position do not come here (see ``Operator.late``). What
+    is left are rows without a time, and those of a source that had been idle and was not waited for.
+    """
     late = times(rows, time) < max(clock_us, NEVER + 1)
     if not late.any():
         if not rows.height:

@@ -14,10 +14,12 @@ from penstock.connect.durations import microseconds
 from penstock.errors import BadArgument
 from penstock.frames.types import to_polars
 from penstock.operators._join_state import JoinState, Positions, Side
-from penstock.operators.event_time import LATE, as_us, columns_of, without_late
+from penstock.operators.event_time import LATE, as_us, behind, columns_of, without_late
 from penstock.operators.operator import Emit, Operator
 
 if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
     from penstock.operators.windows import Duration
     from penstock.topology.stream import Stream
 
@@ -46,6 +48,12 @@ class Join(Operator):
 
     def process(self, batch: pl.DataFrame, state: JoinState, emit: Emit) -> None:
         self.process_input("in", batch, state, emit)
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, self.other_time if name == OTHER else self.time, watermarks)
+
+    def put_aside(self, name: str, rows: pl.DataFrame, emit: Emit) -> None:
+        emit.to(LATE_OTHER if name == OTHER else LATE, rows)
 
     def process_input(self, name: str, batch: pl.DataFrame, state: JoinState, emit: Emit) -> None:
         is_left = name != OTHER

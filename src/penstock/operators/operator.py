@@ -5,12 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
     from penstock.topology.schema import Schema
+
+    Watermarks: TypeAlias = npt.NDArray[np.int64] | int
+    """A time in µs for each row, or one for all of them."""
 
 
 class Emit(Protocol):
@@ -62,6 +67,19 @@ class Operator(ABC):
 
     def on_punctuation(self, time: dt.datetime, state: Any, emit: Emit) -> Any:  # noqa: B027 - may be left out
         """No event earlier than ``time`` will come. ``datetime.max``: the input has ended."""
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> npt.NDArray[np.bool_]:
+        """Return which rows of an input are late: what they would change is over at their watermark.
+
+        The watermark of a row is the time that its source promised, at the row's own position, not to go
+        behind. Only for operators on event time that put late rows aside: others leave this method alone,
+        and get all rows. Must depend on its arguments alone; ``process`` does not see rows that are late.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which rows are late")
+
+    def put_aside(self, name: str, rows: pl.DataFrame, emit: Emit) -> None:
+        """Take late rows of an input; they change no state."""
+        emit.to("late", rows)
 
     def late_events(self, output: str, rows: pl.DataFrame) -> int:
         """How many late events rows on an output stand for: all of them if its name begins with ``late``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,10 @@ from penstock.operators.exact import EXACT
 from penstock.operators.integer_sums import WIDE, MeanOfDurations, may_exceed
 from penstock.operators.operator import Emit
 from penstock.operators.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 START, END, EVENTS = "start", "end", "events"
 REASON = "window.reason"
@@ -142,6 +147,12 @@ class Combine:
         made = grouped(rows, panes, figures.by, figures.parts(self.time))
         made = made.with_columns(figures.settled(self.time, merged=False))
         return made.select(*figures.by, START, pl.exclude(*figures.by, START))
+
+    def is_late(self, events: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        """Return which events are late: a window of theirs has closed at their watermark."""
+        moments = times(events, self.time)
+        late: Mask = self.window.is_late(self.window.pane(moments), watermarks) | (moments == NEVER)
+        return late
 
     def merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """Partials with several rows for a group and pane → one row for each."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import polars as pl
 
-from penstock.operators.event_time import LATE, as_us, in_order, without_late
+from penstock.operators.event_time import LATE, as_us, behind, in_order, without_late
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.timed_rows import TimedRows
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,9 @@ class RestoreOrder(Operator):
 
     def init_state(self) -> TimedRows:
         return TimedRows(self.time)
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, self.time, watermarks)
 
     def process(self, batch: pl.DataFrame, state: TimedRows, emit: Emit) -> None:
         rows = without_late(batch, self.time, state.clock, emit)

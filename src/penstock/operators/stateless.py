@@ -46,6 +46,18 @@ def run_filter(spec: specs.FilterSpec, batch: pl.DataFrame) -> pl.DataFrame:
     return batch.filter(spec.keep(batch))
 
 
+def kept_by(spec: specs.FilterSpec, batch: pl.DataFrame) -> pl.Series:
+    """Return which rows a filter keeps."""
+    if isinstance(spec.keep, PerEvent):
+        kept: Any = [bool(spec.keep.function(row)) for row in batch.iter_rows(named=True)]
+    else:
+        kept = spec.keep if isinstance(spec.keep, pl.Expr) else spec.keep(batch)
+    if isinstance(kept, pl.Expr):
+        kept = batch.select(pl.all_horizontal(kept).alias("kept"))["kept"]
+    mask = pl.Series(kept, dtype=pl.Boolean).fill_null(value=False)
+    return mask.new_from_index(0, batch.height) if len(mask) == 1 else mask
+
+
 def run_union(spec: specs.UnionSpec, batch: pl.DataFrame) -> pl.DataFrame:
     """The rows as they are."""
     return batch

@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from penstock.frames._jit import Column, bounded, kernel, readonly
-from penstock.operators.event_time import LATE, as_us, in_order, without_late
+from penstock.operators.event_time import LATE, as_us, behind, in_order, without_late
 from penstock.operators.operator import Emit, Operator
 from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 WAITING, LEADING, RANK, _HELD = "waiting", "leading", "rank", "top_k.held"
 Tables = dict[str, TimedRows]
@@ -36,6 +40,9 @@ class TopK(Operator):
 
     def init_state(self) -> Tables:
         return {WAITING: TimedRows(self.time), LEADING: TimedRows(self.time)}
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, self.time, watermarks)
 
     def process(self, batch: pl.DataFrame, state: Tables, emit: Emit) -> None:
         rows = without_late(batch, self.time, state[WAITING].clock, emit)

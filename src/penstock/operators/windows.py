@@ -46,11 +46,11 @@ class TimeWindow:
         """Where the last window starts that a pane lies in."""
         return pane_us // self.every_us * self.every_us
 
-    def last_closed(self, clock_us: int) -> int:
+    def last_closed(self, clock_us: Any) -> Any:
         """Where the last window starts that no event from ``clock_us`` on lies in."""
         return (clock_us - self.length_us) // self.every_us * self.every_us
 
-    def is_late(self, pane_us: Any, clock_us: int) -> Any:
+    def is_late(self, pane_us: Any, clock_us: Any) -> Any:
         """Whether a window that the pane lies in is closed."""
         return self.first_start(pane_us) <= self.last_closed(clock_us)
 

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.connect.source import Identity
 from penstock.operators.operator import overrides
 from penstock.topology import specs
-from penstock.topology.graph import Edge, Graph, Node
+from penstock.topology.graph import IN, Edge, Graph, Node
 from penstock.topology.schema import Schema
 
 
@@ -86,6 +86,57 @@ class Program:
             if isinstance(n.spec, specs.ProcessSpec) and overrides(n.spec.operator, "on_punctuation")
         )
 
+    def judges(self, node: Node) -> bool:
+        """Whether a node puts rows aside that are late at their own position."""
+        return isinstance(node.spec, specs.ProcessSpec) and overrides(node.spec.operator, "is_late")
+
+    @cached_property
+    def watermarked(self) -> frozenset[str]:
+        """The nodes whose rows take their watermarks along: those that judge, and stateless ones before them.
+
+        State cuts the way: no row that an operator emits has a position of its own in a source.
+        """
+        found: set[str] = set()
+        for node in reversed(self.graph.sorted()):
+            leads_on = any(consumer.name in found for consumer, _ in self.graph.consumers(node.name))
+            if self.judges(node) or (isinstance(node.spec, specs.STATELESS) and leads_on):
+                found.add(node.name)
+        return frozenset(found)
+
+    @cached_property
+    def _watermarks_of(self) -> dict[str, tuple[Node, ...]]:
+        """Of each source and stateless node: the nodes behind the next exchange that want its watermarks."""
+        found: dict[str, tuple[Node, ...]] = {}
+        for node in reversed(self.graph.sorted()):
+            reached: dict[str, Node] = {}
+            for consumer, _ in self.graph.consumers(node.name):
+                if consumer.name in self.watermarked:
+                    nodes = found[consumer.name] if self.is_fused(consumer) else (consumer,)
+                    reached.update({reached_.name: reached_ for reached_ in nodes})
+            found[node.name] = tuple(reached.values())
+        return found
+
+    def wants_watermarks(self, source: str) -> tuple[Node, ...]:
+        """The nodes behind the first exchange that want to know the watermarks of a source's rows."""
+        return self._watermarks_of[source]
+
+    @cached_property
+    def _late_of(self) -> dict[str, str]:
+        first: dict[str, str] = {}
+        for node in self.graph:
+            for source in self.sources_of(node.name) if self.judges(node) else ():
+                first.setdefault(source, node.name)
+        return first
+
+    def late_source(self, node: str, origin: str) -> str | None:
+        """Return the source to count a late row for; None if another node counts, or if it is not known.
+
+        The first operator that judges counts for a source, in the order of declaration: each would count all.
+        """
+        sources = self.sources_of(origin.partition("|")[0].partition("#")[0])
+        source = next(iter(sources)) if len(sources) == 1 else None
+        return source if source is not None and self._late_of.get(source) == node else None
+
     @cached_property
     def _sources_of(self) -> dict[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
@@ -97,6 +148,24 @@ class Program:
     def sources_of(self, node: str) -> frozenset[str]:
         """The sources that lead to a node."""
         return self._sources_of[node]
+
+    @cached_property
+    def _declared(self) -> dict[str, int]:
+        return {node.name: number for number, node in enumerate(self.graph)}
+
+    def arrival_order(self, node: str, input_: str, origin: str) -> tuple[int, int, str]:
+        """Return what orders the frames of one epoch at a node, before their positions.
+
+        The inputs named in ``also=`` come first, as they are declared, then the main input: rules and tables
+        are there when the rows come that need them. Within an input the senders come as they are declared.
+        """
+        sides = [edge.input for edge in self.graph[node].inputs if edge.input != IN]
+        sender = origin.partition("|")[0].partition("#")[0]
+        return (
+            len(sides) if input_ == IN else sides.index(input_),
+            self._declared.get(sender, len(self._declared)),
+            origin,
+        )
 
     def input_schema(self, edge: Edge) -> Schema:
         return self.schemas[edge.upstream, edge.output]

@@ -20,11 +20,12 @@ from penstock.engine.outbox import Outbox
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import StateCache
 from penstock.engine.state_log import Shelf
+from penstock.engine.watermarks import Reached
 from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.plan.program import Program
 from penstock.spark.handover import payload_of
 from penstock.spark.mirror import Mirrored
-from penstock.spark.rows import METRICS, Stamper
+from penstock.spark.rows import METRICS, WATERMARKS, Stamper
 from penstock.spark.state_moves import STEPS, StateMove
 from penstock.spark.tasks import boundary_for, failures_recorded, letters_frame, mirror_folder
 from penstock.topology.graph import Node
@@ -66,15 +67,18 @@ class Host:
         run = SliceRun(program, node, head.slice, boundary, counters)
         times = [row.punctuation for row in rows if row.kind == "punctuation"]
         arrivals = [self._arrival(row) for row in rows if row.kind in ("data", "reference")]
+        move = next((self._move(row) for row in rows if row.kind in STEPS), None)
+        if not arrivals and not times and move is None:
+            return  # it was told how far splits have come, and got nothing of them
+        reached = [Reached(r.source, r.sequence, r.punctuation) for r in rows if r.kind == WATERMARKS]
         key = (f"{self._run_id}/{self._hop}", node.name, head.slice)
         mirrored = Mirrored(shelf, mirror_folder(*key))
-        move = next((self._move(row) for row in rows if row.kind in STEPS), None)
-        if move is not None and move.step == "import":
-            move.carry_out(shelf, mirrored)
         departures: Iterable[Departure] = ()
         held = _CACHE.take(key)
+        if move is not None and move.step == "import":
+            move.carry_out(shelf, mirrored)
         if arrivals or times:
-            departures, held = run.run(arrivals, max(times, default=None), mirrored, held)
+            departures, held = run.run(arrivals, max(times, default=None), mirrored, held, reached)
         if move is not None and move.step != "import":
             move.carry_out(shelf, mirrored)
         elif held is not None:
@@ -95,7 +99,7 @@ class Host:
 
     def _arrival(self, row: Row) -> Arrival:
         payload = payload_of(row.kind, row.payload, self._directory.handover)
-        return Arrival(row.input, row.source, row.sequence, payload)
+        return Arrival(row.input, row.source, row.sequence, payload, row.punctuation)
 
 
 def to_rows(frames: Iterable[Frame]) -> Iterator[Row]:

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from penstock.connect.source import Limit, Offset, SourcePlanner
+from penstock.connect.source import Limit, Offset, Source, SourcePlanner, bound_of
 from penstock.control.holding import honour_hold
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.beginning import generations_of, must_wait, reopened, start_for
@@ -65,6 +65,15 @@ class Fabric(DataSource):
         return OutletWriter(self.options["directory"], self.options["run_id"], self.options["term"])
 
 
+class Foreseen(NamedTuple):
+    """How an epoch that begins at an offset, under a limit, ends, and the latest time of its events."""
+
+    begin: Offset
+    limit: Limit
+    end: Offset
+    bound: int | None
+
+
 class IntakeReader(DataSourceStreamReader):
     """Plans epochs next to the driver, and reads splits in the workers."""
 
@@ -75,8 +84,7 @@ class IntakeReader(DataSourceStreamReader):
         self._tasks = tasks
         self._reads_ahead = reads_ahead
         self._planners: dict[tuple[str, str], SourcePlanner] = {}
-        self._foreseen: dict[SourcePlanner, tuple[Offset, Limit, Offset]] = {}
-        """How an epoch that begins at an offset, under a limit, will end."""
+        self._foreseen: dict[SourcePlanner, Foreseen] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         return {"version": 0, "sources": {}, "punctuation": {}, "tasks": 1}
@@ -96,8 +104,8 @@ class IntakeReader(DataSourceStreamReader):
             before = Punctuations.from_json(begun["punctuation"])
             reopening = reopened(program, before, set(begun["sources"]), self._directory.read_observed())
             waiting = must_wait(program, before, reopening, set(begun["sources"]))
-            ends = self._ends(program, begun["sources"], waiting)
-            after = self._punctuations(program, reopening, begun["sources"], ends)
+            ends, bounds = self._ends(program, begun["sources"], waiting)
+            after = self._punctuations(program, reopening, begun["sources"], ends, bounds)
             is_same = (version, ends, exports_for) == (start["version"], start["sources"], None)
             if is_same and not after.moved_since(before):
                 return start
@@ -116,8 +124,9 @@ class IntakeReader(DataSourceStreamReader):
             parts = self._parts(program, start, end)
             following = self._following(program, end) if self._reads_ahead else []
             following += [[]] * len(parts)
+            observed = Punctuations.from_json(end["punctuation"]).observed
             return [
-                IntakePartition(i, end["version"], shares, following[i], clock if i == 0 else None)
+                IntakePartition(i, end["version"], shares, following[i], clock if i == 0 else None, observed)
                 for i, shares in enumerate(parts)
             ]
 
@@ -142,19 +151,25 @@ class IntakeReader(DataSourceStreamReader):
 
     def _ends(
         self, program: Program, starts: dict[str, Offset], waiting: Set[str] = frozenset()
-    ) -> dict[str, Offset]:
-        """How far the sources are read in an epoch; where that was foreseen, so it is done."""
-        ends = dict(starts)
+    ) -> tuple[dict[str, Offset], dict[str, int | None]]:
+        """How far the sources are read in an epoch, and which times their events may have.
+
+        Where that was foreseen, so it is done: it may have been read.
+        """
+        ends, bounds = dict(starts), dict[str, int | None]()
         for name, spec in program.sources.items():
             limit = Limit(*spec.limits)
             with self._planner(program, name) as planner:
                 begin = ends.get(name) or planner.initial()
                 if name in waiting:
-                    ends[name] = begin
+                    ends[name], bounds[name] = begin, None
                     continue
-                *asked, end = self._foreseen.pop(planner, (None, None, None))
-                ends[name] = end if end and asked == [begin, limit] else planner.latest(begin, limit)
-        return ends
+                found = self._foreseen.pop(planner, None)
+                if found is None or (found.begin, found.limit) != (begin, limit):
+                    end = planner.latest(begin, limit)
+                    found = Foreseen(begin, limit, end, bound_of(spec.source, time.time_ns()))
+                ends[name], bounds[name] = found.end, found.bound
+        return ends, bounds
 
     def _cut(self, program: Program, starts: dict[str, Offset], ends: dict[str, Offset]) -> dict[str, Any]:
         """Into how many tasks an epoch is cut, and how many pieces each of them reads.
@@ -174,7 +189,7 @@ class IntakeReader(DataSourceStreamReader):
     def _parts(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> list[list[Share]]:
         """What each task reads of an epoch."""
         tasks, pieces = end["tasks"], end.get("pieces", 1)
-        promises = Punctuations.from_json(start["punctuation"]).sources
+        bounds = Punctuations.from_json(end["punctuation"]).bounds
         parts: list[list[Share]] = [[] for _ in range(tasks)]
         for name in program.sources:
             with self._planner(program, name) as planner:
@@ -182,34 +197,42 @@ class IntakeReader(DataSourceStreamReader):
                 number = tasks * (pieces if planner.foresees else 1)
                 splits = planner.splits(begin, end["sources"][name], number)
             for i, split in enumerate(splits):
-                parts[i % tasks].append(Share(name, json.dumps(asdict(split)), promises.get(name)))
+                text = json.dumps(asdict(split))
+                share = Share(name, text, bounds.get(name), is_alone=len(splits) == 1)
+                parts[i % tasks].append(share)
         return [shares for shares in parts if shares] or [[]]
 
     def _following(self, program: Program, end: dict[str, Any]) -> list[list[Share]]:
         """What the tasks will read of the next epoch, as far as that is certain."""
-        ends = dict(end["sources"])
+        ends, bounds = dict(end["sources"]), dict[str, int]()
         try:
             for name, spec in program.sources.items():
                 limit = Limit(*spec.limits)
                 with self._planner(program, name) as planner:
-                    ends[name] = self._foresee(planner, ends[name], limit)
+                    ends[name], bound = self._foresee(planner, ends[name], limit, spec.source)
+                if bound is not None:
+                    bounds[name] = bound
             if ends == end["sources"]:
                 return []
             cut = self._cut(program, end["sources"], ends)
-            return self._parts(program, end, {"sources": ends, **cut})
+            times = Punctuations(bounds=bounds).to_json()
+            return self._parts(program, end, {"sources": ends, "punctuation": times, **cut})
         except Exception:  # noqa: BLE001 - it is the next epoch's trouble, which asks again
             return []
 
-    def _foresee(self, planner: SourcePlanner, begin: Offset, limit: Limit) -> Offset:
-        """The end of the next epoch; its beginning if more may have come until it is planned."""
+    def _foresee(
+        self, planner: SourcePlanner, begin: Offset, limit: Limit, source: Source
+    ) -> tuple[Offset, int | None]:
+        """The end and the bound of the next epoch; its beginning if more may come until it is planned."""
         if not planner.foresees or limit == Limit():
-            return begin
+            return begin, None
         end = planner.latest(begin, limit)
         left = planner.backlog(end)
         if end == begin or not (left.rows or left.bytes or planner.finished(end)):
-            return begin
-        self._foreseen[planner] = (begin, limit, end)
-        return end
+            return begin, None
+        found = Foreseen(begin, limit, end, bound_of(source, time.time_ns()))
+        self._foreseen[planner] = found
+        return end, found.bound
 
     @contextmanager
     def _planner(self, program: Program, name: str) -> Iterator[SourcePlanner]:
@@ -223,16 +246,20 @@ class IntakeReader(DataSourceStreamReader):
             yield self._planners[key]
 
     def _punctuations(
-        self, program: Program, before: Punctuations, starts: dict[str, Any], ends: dict[str, Any]
+        self,
+        program: Program,
+        before: Punctuations,
+        starts: dict[str, Any],
+        ends: dict[str, Any],
+        bounds: dict[str, int | None],
     ) -> Punctuations:
         observed = self._directory.read_observed()
         standings = {}
         for name in program.sources:
             with self._planner(program, name) as planner:
                 begin = starts.get(name) or planner.initial()
-                standings[name] = Standing.of(
-                    planner, begin, ends[name], observed.get(program.source_key(name))
-                )
+                seen = observed.get(program.source_key(name))
+                standings[name] = Standing.of(planner, begin, ends[name], seen, bounds[name])
         return before.after(program, standings, time.time_ns())
 
     def _clock(self, program: Program, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from penstock.connect.source import BadRecord, Batch, Split
 from penstock.control.run_directory import RunDirectory
 from penstock.engine.counters import Counters
+from penstock.engine.event_times import SplitTimes, reached
 from penstock.engine.flow import Flow
 from penstock.engine.outbox import Outbox
-from penstock.engine.punctuation import look_at_times
+from penstock.frames.frame import ARROW_SCHEMA, Frame
 from penstock.spark.read_ahead import Visit, room_of
-from penstock.spark.rows import CLOCK, METRICS, Stamper, to_batch, to_batches
+from penstock.spark.rows import CLOCK, METRICS, WATERMARKS, Stamper, to_batch, to_batches
 from penstock.spark.tasks import boundary_for, epoch_of_task, known_by, letters_frame
 from penstock.topology.graph import OUT
 
@@ -29,8 +31,10 @@ class Share(NamedTuple):
     source: str
     split: str
     """As JSON."""
-    promised: int | None
-    """What the source had promised before the epoch that reads it."""
+    bound: int | None
+    """The latest time that its events may have."""
+    is_alone: bool
+    """Whether it is all that the epoch reads of the source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class IntakePartition(InputPartition):
         shares: list[Share],
         following: list[Share],
         clock: dict[str, Any] | None,
+        observed: Mapping[str, int],
     ) -> None:
         super().__init__(number)
         self.number = number
@@ -63,6 +68,8 @@ class IntakePartition(InputPartition):
         self.following = following
         """What the same task of the next epoch will read, as far as that is foreseen."""
         self.clock = clock
+        self.observed = observed
+        """The greatest event time of each source before the epoch; not known to what is read in advance."""
 
 
 class IntakeTask:
@@ -82,13 +89,25 @@ class IntakeTask:
         room = room_of(self._partition.number)
         if room is None:
             for piece in pieces:
-                yield from self._read(piece)
+                yield from self._stamped(piece, self._read(piece))
             return
         with room.entered() as visit:
             for piece in pieces:
                 found = visit.batches(piece)
-                yield from self._read(piece) if found is None else found
+                yield from self._stamped(piece, self._read(piece) if found is None else found)
         self._read_next(visit)
+
+    def _stamped(self, piece: Piece, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The frames of a piece, which take along what the source had promised before the epoch."""
+        name = piece.share.source
+        start = reached(self._program.sources[name].source, self._partition.observed.get(name))
+        column = ARROW_SCHEMA.get_field_index("punctuation")
+        for batch in batches:
+            if start is None:
+                yield batch
+            else:
+                least = pc.max_element_wise(batch.column(column), pa.scalar(start, pa.int64()))
+                yield batch.set_column(column, ARROW_SCHEMA.field(column), least)
 
     def _read_next(self, visit: Visit) -> None:
         """Not beside an epoch that has killed a worker: the next one may have been the cause."""
@@ -104,9 +123,9 @@ class IntakeTask:
         """The clock's frames: one for the sink, and for each slice how far time has come at its node."""
         stamper = self._stamper(self._epoch)
         frames = [stamper.control(CLOCK, 0, "tick", json.dumps(clock).encode())]
-        for name, reached in clock["punctuations"].items():
+        for name, time_us in clock["punctuations"].items():
             slices = range(self._program.graph[name].parallelism)
-            frames += [stamper.control(name, s, "punctuation", punctuation=reached) for s in slices]
+            frames += [stamper.control(name, s, "punctuation", punctuation=time_us) for s in slices]
         for name, (step, slices_, version) in clock["moves"].items():
             target = str(version).encode()
             frames += [stamper.control(name, s, step, target) for s in range(slices_)]
@@ -123,17 +142,31 @@ class IntakeTask:
         def reject(bad: BadRecord) -> None:
             boundary.reject(piece.share.source, bad.position, bad.where, bad.raw, bad.reason)
 
-        batches = source.read(Split(**json.loads(piece.share.split)), reject)
+        listeners = self._program.wants_watermarks(piece.share.source)
+        bound = piece.share.bound
+        times = SplitTimes(piece.share.source, source, bound, counters, boundary, bool(listeners))
+        split = Split(**json.loads(piece.share.split))
+        batches = source.read(split, reject)
         for batch in _by_name(batches, piece.share.source):
             flow = Flow(self._program, boundary, counters)
-            if source.time is not None:
-                look_at_times(counters, piece.share.source, batch.rows[source.time], piece.share.promised)
-            flow.push(piece.share.source, OUT, batch.rows)
+            flow.push(piece.share.source, OUT, times.look(batch))
             yield from to_batches(stamper.frames(outbox.add(flow.take(), batch.position)))
         yield from to_batches(stamper.frames(outbox.flush()))
         counters.was_busy(piece.share.source, time.thread_time() - began)
-        metrics = stamper.control(METRICS, 0, "metrics", counters.to_json())
-        yield to_batch([metrics, *letters_frame(boundary, stamper, piece.task)])
+        last = [stamper.control(METRICS, 0, "metrics", counters.to_json())]
+        if not piece.share.is_alone and not source.knows_watermarks and source.lateness_us is not None:
+            last += self._how_far(stamper, piece.share.source, split.position, times.reached)
+        yield to_batch([*last, *letters_frame(boundary, stamper, piece.task)])
+
+    def _how_far(self, stamper: Stamper, source: str, position: int, reached: int | None) -> list[Frame]:
+        """Frames that tell all who judge by it how far a split takes the watermark of its source."""
+        return [
+            stamper.control(
+                node.name, slice_, WATERMARKS, source=source, sequence=position, punctuation=reached
+            )
+            for node in self._program.wants_watermarks(source)
+            for slice_ in range(node.parallelism)
+        ]
 
     def _stamper(self, epoch: int) -> Stamper:
         waiting = self._program.waiting_sinks(0)

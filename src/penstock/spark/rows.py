@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ METRICS = "__metrics__"
 LETTERS = "__dead-letters__"
 BATCH_BYTES = 8 << 20
 """Arrow batches for the JVM are about this large: a payload lies in each of them as a copy."""
+WATERMARKS = "watermarks"
+"""The kind of a frame that tells how far a split takes the watermark of its source."""
 
 
 @dataclass(slots=True)
@@ -39,7 +42,7 @@ class Stamper:
             yield from self._of_one_payload(list(group))
 
     def control(
-        self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: int
+        self, node: str, slice_: int, kind: str, payload: bytes | None = None, **header: Any
     ) -> Frame:
         """A frame that carries no rows."""
         return Frame(
@@ -47,8 +50,8 @@ class Stamper:
             node=node,
             slice=slice_,
             input="",
-            source="",
-            sequence=0,
+            source=header.get("source", ""),
+            sequence=header.get("sequence", 0),
             version=self.version,
             epoch=self.epoch,
             rows=0,
@@ -77,7 +80,7 @@ class Stamper:
             version=self.version,
             epoch=self.epoch,
             rows=parcel.rows,
-            punctuation=None,
+            punctuation=parcel.watermark,
             first_time=None,
             last_time=None,
             payload=payload,

@@ -7,6 +7,7 @@ the plainest thing that can be right.
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import shutil
 import tempfile
@@ -19,22 +20,25 @@ from typing import Any
 
 import polars as pl
 
-from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner
+from penstock.connect.source import BadRecord, Limit, Offset, SourcePlanner, bound_of
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.moves import moves_between
 from penstock.control.source_changes import Decision
 from penstock.engine.beginning import must_wait, reopened
 from penstock.engine.counters import Counters
+from penstock.engine.event_times import SplitTimes, reached
 from penstock.engine.flow import Flow
 from penstock.engine.log_transfer import read_log, write_log
 from penstock.engine.outbox import Outbox, Parcel
-from penstock.engine.punctuation import Punctuations, Standing, look_at_times
+from penstock.engine.punctuation import Punctuations, Standing
 from penstock.engine.slice_run import Arrival, SliceRun
 from penstock.engine.slice_state import Held
+from penstock.engine.watermarks import Reached, later
 from penstock.errors import BadArgument
 from penstock.frames.frame import decode
 from penstock.frames.types import empty, to_polars
 from penstock.operators.boundary import DEAD_LETTERS, Boundary, emitted
+from penstock.operators.event_time import as_us
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.topology import specs
@@ -96,6 +100,8 @@ class ReferenceRun:
     """The exchanges of the fabric; None: as many as the present topology needs."""
     now_ns: int = 0
     """The clock on the wall, which stands still unless the test moves it: sources become idle by it."""
+    today: dt.datetime | None = None
+    """The date on the wall, by which events are too far ahead; None: no date is known, and none is."""
 
     def __post_init__(self) -> None:
         self.program: Program = plan(self.topology)
@@ -180,7 +186,7 @@ class ReferenceRun:
         moved = punctuations.moved_since(before)
         if all(start == end for start, end in ranges.values()) and not moved and self._next is None:
             return False
-        self._run_epoch(ranges, cut, moved)
+        self._run_epoch(ranges, cut, punctuations)
         self._offsets.update({name: end for name, (_, end) in ranges.items()})
         self._punctuations = punctuations
         if self._next is not None:
@@ -230,21 +236,31 @@ class ReferenceRun:
 
     def _next_punctuations(self, ranges: Mapping[str, tuple[Offset, Offset]]) -> Punctuations:
         standings = {
-            name: Standing.of(self._planner(name), start, end, self.counters.observed.get(name))
+            name: Standing.of(
+                self._planner(name), start, end, self.counters.observed.get(name), self._bound(name)
+            )
             for name, (start, end) in ranges.items()
         }
         return self._punctuations.after(self.program, standings, self.now_ns)
 
+    def _bound(self, name: str) -> int | None:
+        if self.today is None:
+            return None
+        return bound_of(self.program.sources[name].source, as_us(self.today) * 1000)
+
     def _run_epoch(
-        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuations: Mapping[str, int]
+        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuations: Punctuations
     ) -> None:
+        moved = punctuations.moved_since(self._punctuations)
         boundary = Boundary(self.epoch, None)
-        parcels: list[Parcel] = []
+        parcels, reached = list[Parcel](), list[Reached]()
         for name, (start, end) in ranges.items():
-            parcels += self._read(name, start, end, cut, boundary)
+            read, told = self._read(name, (start, end), cut, punctuations, boundary)
+            parcels += read
+            reached += told
         for level in range(self.program.hops + 1):
             if level:
-                parcels = self._hop(level, parcels, punctuations, boundary)
+                parcels = self._hop(level, parcels, moved, reached, boundary)
             for node in self.program.natives:
                 if self.program.depth[node.name] == level:
                     parcels = self._native(node, parcels, boundary)
@@ -254,24 +270,37 @@ class ReferenceRun:
             self.outputs.setdefault(parcel.node, []).append(rows)
         self.dead_letters += boundary.letters
 
-    def _read(self, name: str, start: Offset, end: Offset, cut: Epoch, boundary: Boundary) -> list[Parcel]:
+    def _read(
+        self,
+        name: str,
+        range_: tuple[Offset, Offset],
+        cut: Epoch,
+        punctuations: Punctuations,
+        boundary: Boundary,
+    ) -> tuple[list[Parcel], list[Reached]]:
         source = self.program.sources[name].source
         parcels: list[Parcel] = []
-        for number, split in enumerate(self._planner(name).splits(start, end, cut.splits)):
+        start = reached(source, punctuations.observed.get(name))
+        bound, wants = punctuations.bounds.get(name), bool(self.program.wants_watermarks(name))
+        told: list[Reached] = []
+        for number, split in enumerate(self._planner(name).splits(*range_, cut.splits)):
+            times = SplitTimes(name, source, bound, self.counters, boundary, wants)
             outbox = Outbox(name, number % 120, boundary)
             for batch in source.read(split, _rejecter(name, boundary)):
                 flow = Flow(self.program, boundary, self.counters)
-                if source.time is not None:
-                    look_at_times(
-                        self.counters, name, batch.rows[source.time], self._punctuations.sources.get(name)
-                    )
-                flow.push(name, OUT, batch.rows)
+                flow.push(name, OUT, times.look(batch))
                 parcels += outbox.add(flow.take(), batch.position)
             parcels += outbox.flush()
-        return parcels
+            told.append(Reached(name, split.position, times.reached))
+        return [replace(p, watermark=later(p.watermark, start)) for p in parcels], told
 
     def _hop(
-        self, level: int, parcels: list[Parcel], punctuations: Mapping[str, int], boundary: Boundary
+        self,
+        level: int,
+        parcels: list[Parcel],
+        punctuations: Mapping[str, int],
+        reached: list[Reached],
+        boundary: Boundary,
     ) -> list[Parcel]:
         here = {n.name: n for n in self.program.hosted.values() if self.program.depth[n.name] == level}
         going_on = [p for p in parcels if p.node not in here]
@@ -283,16 +312,23 @@ class ReferenceRun:
             for slice_ in range(here[name].parallelism):
                 groups.setdefault((name, slice_), [])
         for (name, slice_), group in self._in_some_order(groups.items()):
-            going_on += self._run_slice(here[name], slice_, group, punctuations.get(name), boundary)
+            at = (punctuations.get(name), reached)
+            going_on += self._run_slice(here[name], slice_, group, at, boundary)
         return going_on
 
     def _run_slice(
-        self, node: Node, slice_: int, group: list[Parcel], punctuation: int | None, boundary: Boundary
+        self,
+        node: Node,
+        slice_: int,
+        group: list[Parcel],
+        at: tuple[int | None, list[Reached]],
+        boundary: Boundary,
     ) -> Iterable[Parcel]:
         key = (self.program.depth[node.name], node.name, slice_)
-        arrivals = [Arrival(p.input, p.source, p.sequence, p.payload) for p in self._in_some_order(group)]
+        sent = self._in_some_order(group)
+        arrivals = [Arrival(p.input, p.source, p.sequence, p.payload, p.watermark) for p in sent]
         departures, held = SliceRun(self.program, node, slice_, boundary, self.counters).run(
-            arrivals, punctuation, self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None)
+            arrivals, at[0], self._shelves.setdefault(key, MemoryShelf()), self._held.pop(key, None), at[1]
         )
         if held is not None and self.keep_decoded:
             self._held[key] = held

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import polars as pl
 
@@ -97,6 +97,7 @@ def _check_cuts(
     offset = planner.initial()
     frames, bad = [empty(source.schema)], list[BadRecord]()
     foreseen: Offset | None = None
+    greatest: int | None = None
     for epoch in range(_MOST_EPOCHS):
         if epoch % 2:
             planner = make().planner(scratch)
@@ -112,9 +113,32 @@ def _check_cuts(
         assert read_range(source, planner, offset, end, 3)[0].equals(rows), "an epoch must be repeatable"
         frames.append(rows)
         bad += new_bad
+        greatest = _greatest(source, rows, greatest)
+        _check_promise(source, planner, end, greatest)
         offset = end
     assert pl.concat(frames).equals(expected), f"epochs cut by {limit} must give the same rows"
     assert bad == expected_bad, f"epochs cut by {limit} must give the same bad records"
+
+
+def _greatest(source: Source, rows: pl.DataFrame, before: int | None) -> int | None:
+    """The greatest event time so far."""
+    if source.time is None or rows[source.time].null_count() == rows.height:
+        return before
+    here: Any = rows[source.time].to_physical().max()
+    return int(here) if before is None else max(before, int(here))
+
+
+def _check_promise(source: Source, planner: SourcePlanner, end: Offset, greatest: int | None) -> None:
+    """What a planner promises must not be beyond what rows behind the place are late by."""
+    knows = source.lateness_us is not None and not source.knows_watermarks
+    if source.time is None or planner.finished(end) or not knows:
+        return
+    promise = planner.punctuation(end, greatest)
+    reached = None if greatest is None else greatest - (source.lateness_us or 0)
+    assert promise is None or (reached is not None and promise <= reached), (
+        f"the planner promises {promise} after {greatest} with a lateness of {source.lateness_us} µs: "
+        "an event that is not late would find its window closed"
+    )
 
 
 def _drain(planner: SourcePlanner, start: Offset, limit: Limit) -> list[Offset]:

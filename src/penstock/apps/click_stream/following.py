@@ -6,7 +6,7 @@ import datetime as dt
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -25,10 +25,14 @@ from penstock.apps.click_stream.names import (
 from penstock.apps.click_stream.wanted import Wanted
 from penstock.frames._jit import Column, readonly
 from penstock.frames.hashing import stable_hash
-from penstock.operators.event_time import LATE, NEVER, as_us, times, without_late
+from penstock.operators.event_time import LATE, NEVER, as_us, behind, times, without_late
 from penstock.operators.operator import Emit
 from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 WAITING, USERS, PAGES = "waiting", "users", "pages"
 State = dict[str, Any]
@@ -63,6 +67,9 @@ class Following(ps.Operator):
     @abstractmethod
     def follow(self, visits: pl.DataFrame, at: Column, users: Column, state: State, emit: Emit) -> None:
         """Emit the patterns that visits in order complete. ``users`` are rows of the table of users."""
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, "time", watermarks)
 
     def process(self, batch: pl.DataFrame, state: State, emit: Emit) -> None:
         rows = without_late(batch, "time", state[WAITING].clock, emit)

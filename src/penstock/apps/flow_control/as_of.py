@@ -5,16 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 import penstock as ps
-from penstock.operators.event_time import LATE, as_timestamps, as_us, times, without_late
+from penstock.operators.event_time import LATE, NEVER, as_timestamps, as_us, behind, times, without_late
 from penstock.operators.operator import Emit
 from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 CHANGES, UNKNOWN = "changes", "unknown"
 _ROWS, _KNOWN, _PLACE = "rows", "known", "as_of.place"
@@ -38,6 +42,10 @@ class AsOf(ps.Operator):
     def init_state(self) -> dict[str, Any]:
         known = ps.KeyedTable(dict.fromkeys(self.on, int), dict.fromkeys(self.adds, int))
         return {_ROWS: TimedRows("time"), CHANGES: TimedRows("time"), _KNOWN: known}
+
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        """Changes never are: those behind the time count from now on."""
+        return behind(rows, "time", watermarks if name != CHANGES else NEVER)
 
     def process(self, batch: pl.DataFrame, state: dict[str, Any], emit: Emit) -> None:
         self.process_input("in", batch, state, emit)

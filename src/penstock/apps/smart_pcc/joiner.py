@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -13,10 +13,14 @@ import polars as pl
 import penstock as ps
 from penstock.apps.smart_pcc import _joiner_kernels as kernels
 from penstock.apps.smart_pcc.rules import SIGNAL, SIGNALS, Rules
-from penstock.operators.event_time import LATE, NEVER, as_timestamps, as_us, times
+from penstock.operators.event_time import LATE, NEVER, as_timestamps, as_us, behind, times
 from penstock.operators.operator import Emit
 from penstock.operators.restore_order import released
 from penstock.operators.timed_rows import TimedRows
+
+if TYPE_CHECKING:
+    from penstock.operators.event_time import Mask
+    from penstock.operators.operator import Watermarks
 
 EDRS = "edrs"
 EVENTS, PLANS, STANDINGS, QUOTAS = "events", "plans", "standings", "quotas"
@@ -51,6 +55,12 @@ class Joiner(ps.Operator):
             ),
         }
 
+    def is_late(self, name: str, rows: pl.DataFrame, watermarks: Watermarks) -> Mask:
+        return behind(rows, "time", watermarks)
+
+    def put_aside(self, name: str, rows: pl.DataFrame, emit: Emit) -> None:
+        emit.to(LATE, rows.select("time", "msisdn"))
+
     def process(self, batch: pl.DataFrame, state: dict[str, Any], emit: Emit) -> None:
         self.process_input("in", batch, state, emit)
 
@@ -58,7 +68,7 @@ class Joiner(ps.Operator):
         waiting = state[EDRS if name == EDRS else EVENTS]
         late = times(batch, "time") < max(waiting.clock, NEVER + 1)
         if late.any():
-            emit.to(LATE, batch.filter(pl.Series(late)).select("time", "msisdn"))
+            self.put_aside(name, batch.filter(pl.Series(late)), emit)
             batch = batch.filter(pl.Series(~late))
         if batch.height:
             waiting.append(batch)

@@ -68,6 +68,10 @@ class Source(connect.Source):
         return "time" if "time" in self.columns else None
 
     @property
+    def ahead_us(self) -> None:
+        """No bound: the traffic has a time of its own."""
+
+    @property
     def has_end(self) -> bool:
         """Whether it ends by itself."""
         return True

@@ -91,15 +91,20 @@ class LoggedRun(ReferenceRun):
     def __post_init__(self) -> None:
         ReferenceRun.__post_init__(self)
         self.ends: Mapping[str, Offset] = {}
+        self.bounds: Mapping[str, int] = {}
+        """The latest times that events may have, as the log's epoch has them."""
 
     def finish(self) -> None:
         """Read what the log has left over."""
-        self.ends = {}
+        self.ends, self.bounds = {}, {}
         self.drain()
 
     def _range(self, name: str, cut: Epoch) -> tuple[Offset, Offset]:
         start, end = super()._range(name, cut)
         return start, self.ends.get(name, end)
+
+    def _bound(self, name: str) -> int | None:
+        return self.bounds.get(name)
 
 
 def replay(
@@ -120,6 +125,7 @@ def replay(
             if version in versions:
                 reference.change(versions[version])
         reference.ends = offset["sources"]
+        reference.bounds = offset["punctuation"].get("bounds", {})
         reference.step()
         reference.version = wanted
 

@@ -28,6 +28,8 @@ from penstock.topology.schema import Schema
 from penstock.topology.stream import Topology
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import polars as pl
 
 
@@ -94,12 +96,30 @@ class WatchedSource(Source):
         return self.inner.time
 
     @property
+    def lateness_us(self) -> int | None:
+        return self.inner.lateness_us
+
+    @property
+    def knows_watermarks(self) -> bool:
+        return self.inner.knows_watermarks
+
+    def watermarks(self, position: int, times_us: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
+        return self.inner.watermarks(position, times_us)
+
+    @property
+    def ahead_us(self) -> int | None:
+        return self.inner.ahead_us
+
+    @property
     def has_end(self) -> bool:
         return self.inner.has_end
 
     @property
     def identity(self) -> Identity:
         return self.inner.identity
+
+    def undated(self, rows: pl.DataFrame, impossible: pl.Series) -> pl.DataFrame | None:
+        return self.inner.undated(rows, impossible)
 
     def planner(self, state_dir: Path) -> SourcePlanner:
         return WatchedPlanner(self.inner.planner(state_dir), Path(self.faults))
