@@ -186,7 +186,7 @@ class ReferenceRun:
         moved = punctuations.moved_since(before)
         if all(start == end for start, end in ranges.values()) and not moved and self._next is None:
             return False
-        self._run_epoch(ranges, cut, punctuations)
+        self._run_epoch(ranges, cut, punctuations, moved)
         self._offsets.update({name: end for name, (_, end) in ranges.items()})
         self._punctuations = punctuations
         if self._next is not None:
@@ -249,9 +249,12 @@ class ReferenceRun:
         return bound_of(self.program.sources[name].source, as_us(self.today) * 1000)
 
     def _run_epoch(
-        self, ranges: Mapping[str, tuple[Offset, Offset]], cut: Epoch, punctuations: Punctuations
+        self,
+        ranges: Mapping[str, tuple[Offset, Offset]],
+        cut: Epoch,
+        punctuations: Punctuations,
+        moved: Mapping[str, int],
     ) -> None:
-        moved = punctuations.moved_since(self._punctuations)
         boundary = Boundary(self.epoch, None)
         parcels, reached = list[Parcel](), list[Reached]()
         for name, (start, end) in ranges.items():
