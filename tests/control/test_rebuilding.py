@@ -273,6 +273,16 @@ def test_what_cannot_be_unpickled_is_told_and_what_is_damaged_is_told_apart(tmp_
         run.load(1)
 
 
+def test_a_version_that_the_same_python_can_no_longer_load_is_rebuilt(
+    tmp_path: Path, shop_with: Load
+) -> None:
+    run = made_elsewhere(tmp_path, shop_with(), **made_by())  # as after a Penstock that moved its modules
+    present = plan(shop_with())
+    prepare(run, present)
+    assert run.load(1).born == {"totals": 7, "visitors": 3}
+    assert not plan_change(stored_program(run, 1, present), present, version=2)
+
+
 def test_a_build_of_this_python_is_taken_before_the_original(tmp_path: Path, shop_with: Load) -> None:
     run = make_run(tmp_path / "run", ps.Collect())
     program = plan(shop_with())

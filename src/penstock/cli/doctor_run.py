@@ -59,7 +59,7 @@ def _version(run: RunDirectory, version: int) -> Check:
         advice = "start it once before Python or Polars is upgraded: its sources are noted then"
         return Check(_VERSION, "missing" if refusal else "warn", found, refusal or advice)
     by = f"{version}, made by Python {record.made_by['python']} with Polars {record.made_by['polars']}"
-    if record.made_by == made_by() or run.version_files.has_build(version):
+    if not refusal and (record.made_by == made_by() or run.version_files.has_build(version)):
         return Check(_VERSION, "ok", by)
     reasons = _differences(record)
     if not reasons:

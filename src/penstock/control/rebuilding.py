@@ -24,7 +24,6 @@ from penstock.control.version_record import (
 )
 from penstock.errors import VersionNotLoadable
 from penstock.plan.program import Program
-from penstock.topology.codec import decode
 from penstock.topology.describe import diff
 from penstock.topology.graph import Edge, Graph, Node, Spec
 from penstock.topology.routes import Route
@@ -45,7 +44,7 @@ def prepare(directory: RunDirectory, present: Program) -> None:
         record = directory.version_files.record(version)
         if record is None:
             _record_now(directory, version, present)
-        elif record.made_by != made_by() and not directory.version_files.has_build(version):
+        elif not directory.version_files.has_build(version) and not _is_at_home(directory, version, record):
             _build(directory, version, record, present, is_needed=version == needed)
 
 
@@ -56,7 +55,7 @@ def stored_program(directory: RunDirectory, version: int, present: Program) -> P
     themselves: they cannot run, but a plan of changes needs no more than what is known of them.
     """
     record = directory.version_files.record(version)
-    if record is None or record.made_by == made_by():
+    if record is None or _is_at_home(directory, version, record):
         return directory.load(version)
     return _Rebuilding(record, present, _loaded(directory, version)).program()
 
@@ -91,7 +90,7 @@ def _build(
 ) -> None:
     rebuilding = _Rebuilding(record, present)
     if not rebuilding.changed:
-        if build_name(record.made_by) != build_name(made_by()):
+        if build_name(record.made_by) != build_name(made_by()) or _loaded(directory, version) is None:
             directory.version_files.store_build(version, rebuilding.program())
         return
     if not is_needed or _loaded(directory, version) is not None:
@@ -120,6 +119,11 @@ def _record_now(directory: RunDirectory, version: int, present: Program) -> None
         directory.version_files.store_record(
             version, record_of(replace(stored, graph=Graph(stored.graph.name, same)))
         )
+
+
+def _is_at_home(directory: RunDirectory, version: int, record: VersionRecord) -> bool:
+    """Return whether this environment stored the version and still loads it. Modules may be moved."""
+    return record.made_by == made_by() and _loaded(directory, version) is not None
 
 
 def _loaded(directory: RunDirectory, version: int) -> Program | None:
@@ -201,8 +205,7 @@ class _Rebuilding:
         if not record.what:
             return None
         if record.route is not None:
-            route: Route = decode(record.route)
-            return route
+            return record.made_route()
         fresh = self._fresh.get(name)
         for place, edge in enumerate(fresh.inputs if fresh else ()):
             if edge.ends == record.ends and self._is_equal(record, edge):

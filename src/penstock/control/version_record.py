@@ -21,8 +21,10 @@ from typing import Any
 from penstock.connect.sealed import digest
 from penstock.operators.operator import overrides
 from penstock.plan.program import Program
+from penstock.topology import routes
 from penstock.topology.codec import decode, encode
 from penstock.topology.graph import Edge, Node
+from penstock.topology.routes import Route
 from penstock.topology.source_digest import source_digest
 
 FORMAT = 1
@@ -41,9 +43,15 @@ class EdgeRecord:
     what: str
     """The route in words; empty for an edge without one."""
     route: Any
-    """The route itself as JSON, unless it holds a function of the user's."""
+    """The route's class and fields as JSON, unless it holds a function of the user's."""
     exact: str | None
     worded: str | None
+
+    def made_route(self) -> Route:
+        """Return the route that the record spells out."""
+        kind = getattr(routes, self.route["class"])
+        made: Route = kind(**{name: decode(value) for name, value in self.route["fields"].items()})
+        return made
 
     @property
     def ends(self) -> tuple[str, str, str]:
@@ -202,5 +210,11 @@ def _edge(edge: Edge, files: set[str]) -> EdgeRecord:
     found = source_digest(edge.route)
     files |= found.files
     what = edge.route.describe() if edge.route else ""
-    route = None if found.references or found.missing else encode(edge.route)
+    route = None if found.references or found.missing or edge.route is None else _named_route(edge.route)
     return EdgeRecord(edge.upstream, edge.output, edge.input, what, route, found.exact, found.worded)
+
+
+def _named_route(route: Route) -> dict[str, Any]:
+    """Return a route by the name of its class, not of its module: a later Penstock may move that."""
+    fields = {f.name: encode(getattr(route, f.name)) for f in dataclasses.fields(route)}
+    return {"class": type(route).__name__, "fields": fields}
