@@ -61,7 +61,7 @@ def test_a_savepoint_of_format_1_is_restored_and_goes_on(tmp_path: Path) -> None
 def as_if_made_elsewhere(run: Path, *, begun: bool) -> RunDirectory:
     """Let the version of a stored run be another Python's: its code is noise here. ``begun``: an epoch is."""
     directory = RunDirectory(run)
-    record = record_of(plan(shop.topology()))
+    record = record_of(replace(plan(shop.topology()), born=directory.load(1).born))
     record = replace(record, made_by={**made_by(), "python": "3.10.4"})
     directory.version_files.store_record(1, record)
     body = cloudpickle.dumps({"search_path": [], "body": b"byte code of another Python"})
