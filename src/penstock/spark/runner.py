@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from penstock.connect.secret import require_secrets
 from penstock.connect.source import END_OF_TIME
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.checkpoint import check, last_committed, next_epoch
@@ -48,6 +49,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     """Run a topology; going on where its directory says that it stopped."""
     options = options or RunOptions()
     program = plan(topology)
+    require_secrets({**program.sources, **program.sinks})
     directory = RunDirectory(run_directory(topology.name, options))
     run_id = directory.open(topology.name)
     lock = ExitStack()
@@ -153,6 +155,7 @@ class Handle:
         version = max(self._directory.versions()) + 1
         change = plan_change(self._program, plan(topology), version=version, hops=self._fabric["hops"])
         require_applicable(change, allow_state_loss=allow_state_loss)
+        require_secrets({**change.program.sources, **change.program.sinks})
         self._directory.store(version, change.program)
         self._directory.make_current(version)
         self.topology, self._program = topology, change.program
