@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.private import FILE
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
 from penstock.errors import BadArgument
 
@@ -90,7 +91,7 @@ def _block(context: SinkContext, rows: int, parts: Sequence[pl.DataFrame], limit
 def _append_once(log: Path, header: str, block: str) -> None:
     """Add a block, or the rest of it if a process died while it wrote."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(log, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(log, os.O_RDWR | os.O_CREAT, FILE)
     try:
         size = os.fstat(handle).st_size
         begin = max(0, size - _LOOK_BACK_BYTES)

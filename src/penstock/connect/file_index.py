@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
+from penstock.connect.private import FILE
 from penstock.errors import RunDirectoryBroken
 
 Kind = Literal["taken", "growing", "changed"]
@@ -121,7 +122,7 @@ class FileIndex:
     @contextmanager
     def _locked(self) -> Iterator[int]:
         """The log, up to date and without a torn last line; only one process at a time."""
-        handle = os.open(self._log, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(self._log, os.O_RDWR | os.O_CREAT, FILE)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             self._catch_up(handle)

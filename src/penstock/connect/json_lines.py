@@ -55,8 +55,8 @@ class JsonLines(Sink):
         parts = [pending / name for name in messages if name is not None]
         if parts and not taken.exists():
             final = Path(self.path, f"{_run(context)}-{context.epoch:012d}.jsonl")
-            join_atomically(final, parts)
-            write_atomically(taken, b"")
+            join_atomically(final, parts, private=False)
+            write_atomically(taken, b"", private=False)
         shutil.rmtree(pending, ignore_errors=True)
 
     def newest_epoch(self, context: SinkContext) -> int | None:

@@ -17,6 +17,7 @@ from typing import IO, Any, Literal
 
 import cloudpickle
 
+from penstock.connect.private import FILE, make_private, open_private
 from penstock.connect.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
 from penstock.connect.sink import write_atomically
 from penstock.control.line_log import append_line
@@ -90,7 +91,7 @@ class RunDirectory:
 
     def open(self, topology: str) -> str:
         """Make the folder, or check that it is this topology's. Gives the run's id."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_private(self.path)
         card = self.path / "run.json"
         if not card.exists():
             if self.checkpoint.exists():
@@ -139,7 +140,7 @@ class RunDirectory:
         """
         if take_over:
             (self.path / "lock").unlink(missing_ok=True)
-        file = open(self.path / "lock", "a+")  # noqa: SIM115 - it stays open as long as the run lives
+        file = open(self.path / "lock", "a+", opener=open_private)  # noqa: SIM115 - it stays open as long as the run lives
         if not _locked(file):
             file.seek(0)
             pid = file.read().strip() or "unknown"
@@ -157,7 +158,7 @@ class RunDirectory:
         while True:
             term = self.term() + 1
             try:
-                (folder / f"{term:012d}").touch(exist_ok=False)
+                (folder / f"{term:012d}").touch(FILE, exist_ok=False)
             except FileExistsError:  # another runner was quicker: it is older than this one now
                 continue
             for earlier in sorted(folder.iterdir())[:-2]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.connect.private import make_private
 from penstock.connect.sink import shown_path
 from penstock.control.checkpoint import next_epoch
 from penstock.control.driver_process import DriverProcess
@@ -126,7 +127,7 @@ class SupervisedRun:
                 self.spare.go()
                 self.driver, self.spare = self.spare, None
             else:
-                self.directory.mkdir(parents=True, exist_ok=True)
+                make_private(self.directory)
                 self.driver = DriverProcess(self._request_now(), self._log)
         except OSError as error:
             self._settle(f"the driver process could not be started ({error})", kind_of(error))

@@ -5,6 +5,9 @@ Spark writes four files of its checkpoint, each with its sums beside it: eight p
 processor time, and the JVM about 20 to start and await them. Hadoop does without where it finds its library
 in C, which no package brings. So its local files get another method to set a mode, compiled by the compiler
 that Spark has.
+
+They set the modes that Hadoop asks for, which let everyone read. Others cannot come so far: the folder at the
+top of a run directory is its owner's alone (see `connect.private`), and so are Spark's own folders in /tmp.
 """
 
 from __future__ import annotations
