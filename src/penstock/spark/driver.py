@@ -19,6 +19,7 @@ from types import FrameType
 
 import psutil
 
+from penstock.connect.private import open_private
 from penstock.connect.sink import write_atomically
 from penstock.control.checkpoint import next_epoch
 from penstock.control.driving import GO, READY, Answer, Request
@@ -34,8 +35,10 @@ from penstock.errors import (
     SparkGone,
 )
 from penstock.spark.newcomers import Newcomers
-from penstock.spark.runner import Handle, start
-from penstock.spark.session import spark_is_gone
+from penstock.spark.runner import SPARK_IS_GONE, Handle, start
+from penstock.spark.session import is_one_process, spark_is_gone
+from penstock.spark.stack_files import FOLDER
+from penstock.spark.stalls import StallClock, incident_of, limit_after, stacks_of_workers
 from penstock.spark.warm_up import warm_up
 
 _LOOK_EVERY_S = 0.2
@@ -95,6 +98,7 @@ class Driver:
 
     def _watch(self, handle: Handle) -> None:
         newcomers = Newcomers(handle, self.request.options, self._incidents)
+        clock = StallClock()
         try:
             while not handle.poll(_LOOK_EVERY_S):
                 if self._ending:
@@ -102,8 +106,24 @@ class Driver:
                     return
                 self._end_stopped_workers()
                 newcomers.look()
+                self._report_stall(handle, clock)
         finally:
             newcomers.end()
+
+    def _report_stall(self, handle: Handle, clock: StallClock) -> None:
+        options = self.request.options
+        fixed_s = None if options.stall_after is None else options.stall_after.total_seconds()
+
+        def limit_s() -> float:
+            return limit_after([progress.epoch_ms / 1e3 for progress in handle.history()], fixed_s)
+
+        with suppress(*SPARK_IS_GONE):  # the next poll says so
+            busy = handle.query.status["isTriggerActive"]
+            epoch = next_epoch(self._directory.checkpoint) if busy else None
+            taken_s = clock.look(time.monotonic(), epoch=epoch, limit_s=limit_s)
+            if taken_s is not None and epoch is not None:
+                elsewhere = not is_one_process(options.master)
+                self._incidents.add(incident_of(epoch, taken_s, stacks_of_workers(), elsewhere=elsewhere))
 
     def _ends_within(self, seconds: float) -> bool:
         """Wait, and tell whether the supervisor has asked to end meanwhile."""
@@ -118,7 +138,7 @@ class Driver:
 
     def _tell_change(self, handle: Handle) -> None:
         if handle.adopted and handle.adopted.version > 1:
-            with open(self._directory.console_log, "a") as file:
+            with open(self._directory.console_log, "a", opener=open_private) as file:
                 file.write(f"the topology has changed; {handle.adopted}\n")
 
     def _settle(self, error: Exception) -> Answer | None:
@@ -166,6 +186,9 @@ class Driver:
 def main(folder: Path, supervisor: int) -> None:
     """Serve the request in the folder and leave an answer there."""
     driver = Driver(Request.read(folder))
+    os.environ[FOLDER] = str(
+        folder
+    )  # for the JVM and the workers below it; the folder goes with this process
     signal.signal(signal.SIGTERM, driver.end)
     _end_with(supervisor, driver)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which tells us

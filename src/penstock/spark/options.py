@@ -35,6 +35,8 @@ class RunOptions:
     """Start a changed topology although nodes lose their state by it."""
     take_over: bool = False
     """Start although another runner holds the directory: it is refused at its next commit."""
+    stall_after: dt.timedelta | None = None
+    """When to report an epoch that has not ended; default: after ten usual epochs, a minute at least."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark."""
 
