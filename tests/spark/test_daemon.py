@@ -105,6 +105,15 @@ def test_native_words_on_descriptor_1_reach_standard_error_and_not_the_protocol(
         assert words in said
 
 
+@pytest.mark.timeout(30)
+def test_a_worker_that_outlives_its_daemon_does_not_keep_the_pipe_to_the_jvm_open(tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon, _worker(daemon) as (pid, _):
+        daemon.kill()
+        assert daemon.stdout is not None
+        assert daemon.stdout.read() == b""
+        assert psutil.pid_exists(pid)
+
+
 def test_a_worker_that_waits_for_a_lock_writes_where_it_stands_and_goes_on_waiting(tmp_path: Path) -> None:
     with _daemon(tmp_path) as daemon, _worker(daemon) as (pid, link):
         link.sendall(b"hang")

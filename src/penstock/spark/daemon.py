@@ -42,9 +42,9 @@ def keep_port_apart() -> None:
 
 
 def _leave_pipe(usual: TextIO, pipe: int) -> None:
-    """Let a worker print to descriptor 1. The JVM's pipe is closed for it by standard error in its place."""
-    sys.stdout = usual
-    os.dup2(1, pipe)
+    """Let a worker print to descriptor 1, and close the JVM's pipe for it."""
+    sys.stdout = usual  # which closes the pipe
+    os.dup2(1, pipe)  # `manager` still has the number: no other file may get it
 
 
 def main() -> None:
