@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.control.incidents import since_progress
-from penstock.spark.stalls import StallClock, incident_of, limit_after
+from penstock.spark.stalls import StallClock, incident_of, limit_after, stays
 
 
 def _reports(looks: list[tuple[float, int | None]], limit_s: float = 60.0) -> list[tuple[float, float]]:
@@ -78,3 +78,9 @@ def test_many_workers_do_not_fill_the_log() -> None:
     incident = incident_of(7, 71.4, dict.fromkeys(range(100), "x" * 100000), elsewhere=False)
     assert len(incident.what) < 60_000
     assert "and 84 further processes" in incident.what
+
+
+def test_a_query_that_rests_between_two_rounds_of_looking_for_data_is_not_stalled() -> None:
+    looks = iter([True] * 20 + [False])
+    assert not stays(lambda: next(looks), for_s=60)
+    assert stays(lambda: True, for_s=0.01)

@@ -38,7 +38,7 @@ from penstock.spark.newcomers import Newcomers
 from penstock.spark.runner import SPARK_IS_GONE, Handle, start
 from penstock.spark.session import is_one_process, spark_is_gone
 from penstock.spark.stack_files import FOLDER
-from penstock.spark.stalls import StallClock, incident_of, limit_after, stacks_of_workers
+from penstock.spark.stalls import StallClock, incident_of, limit_after, stacks_of_workers, stays
 from penstock.spark.warm_up import warm_up
 
 _LOOK_EVERY_S = 0.2
@@ -117,13 +117,19 @@ class Driver:
         def limit_s() -> float:
             return limit_after([progress.epoch_ms / 1e3 for progress in handle.history()], fixed_s)
 
+        def is_busy() -> bool:
+            return bool(handle.query.status["isTriggerActive"]) and not self._ending
+
         with suppress(*SPARK_IS_GONE):  # the next poll says so
-            busy = handle.query.status["isTriggerActive"]
-            epoch = next_epoch(self._directory.checkpoint) if busy else None
+            epoch = next_epoch(self._directory.checkpoint) if is_busy() else None
             taken_s = clock.look(time.monotonic(), epoch=epoch, limit_s=limit_s)
-            if taken_s is not None and epoch is not None:
-                elsewhere = not is_one_process(options.master)
-                self._incidents.add(incident_of(epoch, taken_s, stacks_of_workers(), elsewhere=elsewhere))
+            if taken_s is None or epoch is None:
+                return
+            if not stays(is_busy):
+                clock.epoch = None
+                return
+            elsewhere = not is_one_process(options.master)
+            self._incidents.add(incident_of(epoch, taken_s, stacks_of_workers(), elsewhere=elsewhere))
 
     def _ends_within(self, seconds: float) -> bool:
         """Wait, and tell whether the supervisor has asked to end meanwhile."""

@@ -17,6 +17,8 @@ from penstock.spark.stack_files import FOLDER, collect_stacks
 LEAST_S = 60.0
 TIMES = 10.0
 """A limit of its own for each run: epochs of minutes are usual for some."""
+CONFIRMED_S = 5.0
+_BETWEEN_LOOKS_S = 0.001
 _EPOCHS = 20
 _MOST_WORKERS, _MOST_CHARACTERS = 16, 3_000
 
@@ -58,6 +60,19 @@ class StallClock:
                 return None
         self.report_at_s = 2 * max(taken_s, self.report_at_s)
         return taken_s
+
+
+def stays(is_busy: Callable[[], bool], for_s: float = CONFIRMED_S) -> bool:
+    """Look without a pause. Return whether it was busy at each look.
+
+    An idle query whose source takes a second to list its files rests for only 5 ms between two rounds.
+    """
+    until = time.monotonic() + for_s
+    while is_busy():
+        if time.monotonic() >= until:
+            return True
+        time.sleep(_BETWEEN_LOOKS_S)
+    return False
 
 
 def incident_of(epoch: int, taken_s: float, stacks: dict[int, str], *, elsewhere: bool) -> Incident:
