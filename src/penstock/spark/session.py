@@ -248,7 +248,8 @@ def cores_of(master: str) -> int:
 def jvm_settings(directory: Path) -> str:
     """How the JVM on this machine is to behave."""
     quiet = directory / "log4j2.properties"
-    quiet.write_text(_LOG4J)
+    with open(quiet, "w", opener=open_private) as file:
+        file.write(_LOG4J)
     return f"-Dlog4j2.configurationFile={quiet.as_uri()} {_LOGGING} {_JVM}"
 
 
