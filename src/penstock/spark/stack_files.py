@@ -55,10 +55,8 @@ def _ask(folder: Path, process: psutil.Process) -> int | None:
     """Send the signal. Return how much the process's file held before; None if it was not sent."""
     try:
         status = _path(folder, process.pid).stat()
-        if (
-            status.st_mtime + _OLDER_S < process.create_time()
-        ):  # the file of an earlier process of this number
-            return None
+        if status.st_mtime + _OLDER_S < process.create_time():
+            return None  # the file is of an earlier process of this number
         process.send_signal(signal.SIGUSR1)
         return status.st_size
     except (OSError, psutil.Error):
