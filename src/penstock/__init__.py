@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.connect.http_post import Http
     from penstock.connect.json_lines import JsonLines
     from penstock.connect.parquet import ParquetFiles as Parquet
+    from penstock.connect.secret import Secret
     from penstock.connect.stdin import Stdin
     from penstock.launch import run, start
     from penstock.operators.aggregates import (
@@ -56,6 +57,7 @@ __all__ = [
     "Parquet",
     "RunOptions",
     "Schema",
+    "Secret",
     "Stdin",
     "Stream",
     "Topology",
@@ -92,6 +94,7 @@ _LAZY = {
     "KeyedTable": "penstock.operators.keyed:KeyedTable",
     "Parquet": "penstock.connect.parquet:ParquetFiles",
     "RunOptions": "penstock.spark.options:RunOptions",
+    "Secret": "penstock.connect.secret:Secret",
     "Stdin": "penstock.connect.stdin:Stdin",
     "count": "penstock.operators.aggregates:count",
     "count_window": "penstock.operators.windows:count_window",

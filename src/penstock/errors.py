@@ -249,6 +249,13 @@ class SinkUnavailable(EnvironmentError_):
     template = "sink '{sink}': {what} at {where}; {next_step}"
 
 
+class SecretUnusable(EnvironmentError_):
+    """A credential of a source or sink has no value that can be used; the value is never shown."""
+
+    condition = "SECRET_UNUSABLE"
+    template = "{where}: {what} {got}; allowed: {allowed}; {next_step}"
+
+
 class RunDirectoryInUse(EnvironmentError_):
     """Two processes want to run the same topology in the same place."""
 

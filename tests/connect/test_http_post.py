@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from tests.connect.receiver import Receiver, receiving
 
 from penstock.connect.http_post import Http, _folder, _note_sent
 from penstock.connect.sealed import write_sealed
@@ -19,52 +17,10 @@ from penstock.frames.types import to_polars
 from penstock.testing.sinks import SCHEMA, Harness, check_sink, rows
 
 
-class Receiver(ThreadingHTTPServer):
-    """Keeps the rows of each idempotency key once, by path; answers what it was told to, then 200."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.accepted: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        self.requests: list[tuple[str, str]] = []
-        self.answers: list[int] = []
-        self.withheld = 0
-        """So many bytes fewer are sent than a refusal announces."""
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server_port}/{path}"
-
-    def rows(self, path: str) -> list[dict[str, Any]]:
-        return [row for (at, _), body in self.accepted.items() if at == f"/{path}" for row in body]
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        key = (self.path, self.headers["Idempotency-Key"])
-        self.server.requests.append((key[1], self.headers.get("Authorization", "")))
-        answer = self.server.answers.pop(0) if self.server.answers else 200
-        if answer == 200:
-            self.server.accepted.setdefault(key, body)
-        says = b"" if answer == 200 else b"no room for you"
-        self.send_response(answer)
-        self.send_header("Content-Length", str(len(says) + self.server.withheld))
-        self.end_headers()
-        self.wfile.write(says)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing on standard error."""
-
-
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+    with receiving() as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.long

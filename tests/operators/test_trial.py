@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import polars as pl
 import pytest
@@ -64,3 +65,17 @@ def test_the_record_that_kills_is_put_aside(trial: ProcessTrial) -> None:
 def test_a_node_that_must_stop_is_named(trial: ProcessTrial) -> None:
     with pytest.raises(OperatorFailed, match=r"'native'.*KilledItsWorker: SIGSEGV"):
         Boundary(4, None, trial=trial).run(node("stop"), BATCH, segfault)
+
+
+def reads_descriptor_0(batch: pl.DataFrame) -> None:
+    os.read(0, 10)
+
+
+@pytest.mark.parametrize("work", [lambda batch: os.write(1, b"+no"), reads_descriptor_0])
+def test_work_that_uses_the_standard_descriptors_is_survived_and_hides_no_later_death(
+    trial: ProcessTrial, work: Callable[[pl.DataFrame], Any]
+) -> None:
+    assert trial.death_of(work, BATCH) is None
+    assert trial.death_of(lambda batch: os._exit(3), BATCH) == "exit code 3"
+    assert trial.death_of(lambda batch: os.system("echo no"), BATCH) is None
+    assert trial.death_of(segfault, BATCH) == "SIGSEGV"

@@ -95,3 +95,21 @@ def test_the_plan_says_which_state_moves() -> None:
     assert change.moved == (("count", 1, 2),)
     assert "  > count: state moves from hop 1 to hop 2" in str(change).splitlines()
     assert change.lost == ()
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4, 5])
+def test_slices_that_a_node_has_no_longer_are_freed_with_its_state(parallelism: int) -> None:
+    def counting(parallelism: int) -> ps.Topology:
+        top = ps.Topology("fewer")
+        counted = source(top).key_by("key").process("count", Numbered(), parallelism=parallelism)
+        counted.sink("out", ps.Collect())
+        return top
+
+    run = ReferenceRun(counting(4))
+    run.step(Epoch(18))
+    run.change(counting(parallelism), allow_state_loss=True)
+    run.drain(Epoch(7))
+    left = {slice_ for (_, _, slice_), shelf in run._shelves.items() if shelf.head() is not None}
+    assert left, "there is state"
+    assert max(left) < parallelism
+    assert run.result()["out"].height == ROWS

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.private import FILE
 from penstock.connect.sink import Sink, SinkContext, SinkWriter
 from penstock.errors import BadArgument
 
@@ -99,7 +100,7 @@ def _append_once(log: Path, header: str, block: str) -> None:
         log.replace(_before(log))
     elif _holds(_before(log), header):  # the log began anew after this block
         return
-    handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    handle = os.open(log, os.O_RDWR | os.O_CREAT | os.O_APPEND, FILE)
     try:
         size = os.fstat(handle).st_size
         begin = max(0, size - _LOOK_BACK_BYTES)

@@ -16,6 +16,7 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from penstock.connect.private import FILE
 from penstock.connect.sink import write_atomically
 from penstock.errors import RunDirectoryBroken
 
@@ -175,7 +176,7 @@ class FileIndex:
     def _locked(self) -> Iterator[int]:
         """The log, up to date and without a torn last line; only one process at a time."""
         while True:
-            handle = os.open(self._log, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(self._log, os.O_RDWR | os.O_CREAT, FILE)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 if not self._is_current(handle):  # written anew while this one waited

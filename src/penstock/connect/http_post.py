@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 import urllib.error
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from http.client import HTTPException
 from itertools import islice
 from pathlib import Path
@@ -19,13 +21,21 @@ from urllib.parse import urlsplit
 from penstock.connect.durations import microseconds
 from penstock.connect.json_lines import JsonLinesWriter
 from penstock.connect.sealed import read_sealed
+from penstock.connect.secret import HIDDEN, PlainSecret, Secret
 from penstock.connect.sink import Sink, SinkContext, file_name, join_if_absent, put_if_absent
 from penstock.errors import BadArgument, SinkRefused, SinkUnavailable
 
 _PASSING = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Answers after which the same request may be accepted later."""
+_CREDENTIAL = re.compile(r"auth|cookie|credential|key|passw|secret|session|signature|token", re.IGNORECASE)
+"""What the name of a header has in it whose value nobody else should read."""
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110 5.6.2: a token
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")  # RFC 9110 5.5: no line breaks; http.client sends Latin-1
+_STARS = re.compile(r"\*{3,}")
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
 _SHOWN_BYTES = 300
+_SHORTEST_HIDDEN = 4
+"""Shorter words of a credential are found in any text."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -39,11 +49,15 @@ class Http(Sink):
 
     A receiver that cannot be reached or answers 408, 409, 425, 429 or 5xx is asked again, for ``patience``;
     then the sink is unavailable, and a supervised run waits and repeats the epoch. Any 2xx accepts; any other
-    answer is a refusal, which ends the run with its words.
+    answer, also a redirection, is a refusal, which ends the run with its words.
+
+    A header's value may be a ``Secret``, which is read from the environment for each epoch and never stored.
+    Plain text under a name such as ``Authorization`` or ``X-Api-Key`` works and is not printed, but lies in
+    the (private) files of the run.
     """
 
     url: str
-    headers: tuple[tuple[str, str], ...]
+    headers: tuple[tuple[str, str | Secret | PlainSecret], ...]
     rows_per_post: int
     patience_us: int
     timeout_us: int
@@ -52,18 +66,22 @@ class Http(Sink):
         self,
         url: str,
         *,
-        headers: Mapping[str, str] | None = None,
+        headers: Mapping[str, str | Secret] | None = None,
         rows_per_post: int = 1_000,
         patience: str | timedelta = "30s",
         timeout: str | timedelta = "10s",
     ) -> None:
         set_ = object.__setattr__
         set_(self, "url", url)
-        set_(self, "headers", tuple((headers or {}).items()))
+        set_(self, "headers", tuple((name, _hidden(name, value)) for name, value in (headers or {}).items()))
         set_(self, "rows_per_post", rows_per_post)
         set_(self, "patience_us", microseconds(patience, where="Http", what="patience"))
         set_(self, "timeout_us", microseconds(timeout, where="Http", what="timeout"))
         parts = urlsplit(url)
+        if parts.username or parts.password:
+            allowed = 'an address without them, and headers={"Authorization": ps.Secret("SIGNALS_LOGIN")}'
+            got = "an address with a user or password"
+            raise BadArgument(where="Http", what="url", got=got, allowed=allowed)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             allowed = "an address such as https://host:8443/signals"
             raise BadArgument(where="Http", what="url", got=repr(url), allowed=allowed)
@@ -86,7 +104,13 @@ class Http(Sink):
 
     def describe(self) -> str:
         """One line for people."""
-        return f"Http({self.url})"
+        return f"Http({self._shown_url})"
+
+    @property
+    def _shown_url(self) -> str:
+        """The address without its query, which may hold a credential."""
+        parts = urlsplit(self.url)
+        return parts._replace(query=HIDDEN, fragment="").geturl() if parts.query else self.url
 
     def _body(self, context: SinkContext, messages: Sequence[Any]) -> Path:
         """The lines of the epoch. Kept before they are sent: a repetition may be cut in another way."""
@@ -97,39 +121,101 @@ class Http(Sink):
         return kept
 
     def _send(self, context: SinkContext, body: Path) -> None:
+        headers = self._resolved(context.sink)
         for number, rows in enumerate(_arrays(body, self.rows_per_post)):
             key = f"{context.app_id}/{context.epoch}/{number}"
-            self._post(context.sink, rows, key)
+            self._post(context.sink, rows, {**headers, "Idempotency-Key": key})
 
-    def _post(self, sink: str, rows: bytes, key: str) -> None:
+    def _resolved(self, sink: str) -> dict[str, str]:
+        """Return the headers with the present values of the secrets."""
+        where = f"sink '{sink}'"
+        found = {}
+        for name, value in self.headers:
+            found[name] = value if isinstance(value, str) else value.resolve(where=where)
+            if isinstance(value, Secret) and not _VALUE.fullmatch(found[name]):
+                got, allowed = "does not fit into a header", "printable Latin-1 without line breaks"
+                raise value.unusable(where=where, got=got, allowed=allowed)
+        return {**found, "Content-Type": "application/json"}
+
+    def _post(self, sink: str, rows: bytes, headers: dict[str, str]) -> None:
         """Ask until it is accepted. Raises SinkRefused, or SinkUnavailable when patience ends."""
-        headers = {**dict(self.headers), "Content-Type": "application/json", "Idempotency-Key": key}
         request = urllib.request.Request(self.url, rows, headers, method="POST")
         deadline, wait = time.monotonic() + self.patience_us / 1e6, _FIRST_WAIT_S
+        secrets = self._values_in(headers)
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_us / 1e6):
+                with _opener().open(request, timeout=self.timeout_us / 1e6):
                     return
             except urllib.error.HTTPError as error:
-                fault = f"the receiver answered {error.code} {error.reason}"
-                says = _words(error)
+                fault = f"the receiver answered {error.code} {_without(secrets, error.reason)}"
+                says = _words(error, secrets)
                 if error.code not in _PASSING:
                     what = f"{fault} ({says})" if says else fault
                     step = "mend address, headers or receiver and run again: the epoch is repeated"
-                    raise SinkRefused(sink=sink, what=what, where=self.url, next_step=step) from None
+                    raise SinkRefused(sink=sink, what=what, where=self._shown_url, next_step=step) from None
             except OSError as error:
-                fault = f"the receiver cannot be reached ({error})"
+                fault = f"the receiver cannot be reached ({_without(secrets, str(error))})"
             if time.monotonic() + wait > deadline:
                 step = "the epoch is repeated once the receiver accepts it; look at its log"
-                raise SinkUnavailable(sink=sink, what=fault, where=self.url, next_step=step)
+                raise SinkUnavailable(sink=sink, what=fault, where=self._shown_url, next_step=step)
             time.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
+    def _values_in(self, headers: Mapping[str, str]) -> list[str]:
+        """Return the texts that must not come back in an answer's words; the longest first."""
+        values = {headers[name] for name, value in self.headers if not isinstance(value, str)}
+        for name, value in self.headers:
+            if isinstance(value, Secret):
+                values.add(headers[name].removeprefix(value.prefix))
+        # "Bearer abc": a receiver may repeat the part behind the scheme.
+        words = {word for value in values for word in value.split() if len(word) >= _SHORTEST_HIDDEN}
+        return sorted(values | words, key=len, reverse=True)
 
-def _words(answer: urllib.error.HTTPError) -> str:
-    """How the text of an answer begins; nothing if it does not come."""
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """A handler that takes redirections for answers.
+
+    urllib would send a GET to the other host, with all headers and without the rows, and that would count.
+    """
+
+    def redirect_request(self, *_: Any) -> None:
+        """Follow none."""
+
+
+@cache
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_NoRedirection)
+
+
+def _hidden(name: str, value: str | Secret) -> str | Secret | PlainSecret:
+    """Return a header's value, wrapped if its name suggests a credential. Raises BadArgument."""
+    if not _NAME.fullmatch(name):
+        allowed = "letters, digits and !#$%&'*+.^_`|~-"
+        raise BadArgument(where="Http", what="a header's name", got=repr(name), allowed=allowed)
+    if isinstance(value, Secret):
+        return value
+    if not isinstance(value, str) or not _VALUE.fullmatch(value) or "Secret(" in value:
+        what, got = f"the value of the header {name}", "something else (not shown)"
+        allowed = 'printable Latin-1 text, or a secret: ps.Secret("SIGNALS_TOKEN", prefix="Bearer ")'
+        raise BadArgument(where="Http", what=what, got=got, allowed=allowed)
+    return PlainSecret(value) if _CREDENTIAL.search(name) else value
+
+
+def _without(secrets: Sequence[str], text: str) -> str:
+    """Return the text with stars in the place of secrets."""
+    for secret in secrets:
+        text = text.replace(secret, "*" * len(secret))
+    return _STARS.sub(HIDDEN, text)
+
+
+def _words(answer: urllib.error.HTTPError, secrets: Sequence[str]) -> str:
+    """Return how the text of an answer begins, without secrets; nothing if it does not come."""
+    longest = max(map(len, secrets), default=0)
     with answer, suppress(OSError, HTTPException):
-        return answer.read(_SHOWN_BYTES).decode("utf-8", "replace").strip()
+        text = answer.read(_SHOWN_BYTES + longest).decode("utf-8", "replace")
+        for secret in secrets:  # before the cut, which could leave the beginning of one
+            text = text.replace(secret, "*" * len(secret))
+        return _without((), text[:_SHOWN_BYTES]).strip()
     return ""
 
 

@@ -60,8 +60,8 @@ class JsonLines(Sink):
         parts = [pending / name for name in messages if name is not None]
         if parts and not taken.exists():
             staged = Path(self.path, "_staged", _run(context), fresh_name(context))
-            join_atomically(staged, parts)
-            if not put_if_absent(taken, staged.name.encode()):
+            join_atomically(staged, parts, private=False)
+            if not put_if_absent(taken, staged.name.encode(), private=False):
                 staged.unlink(missing_ok=True)
         self._publish(context)
         shutil.rmtree(pending, ignore_errors=True)

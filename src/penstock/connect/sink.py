@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from penstock.connect.private import open_private
 from penstock.topology.schema import Schema
 
 if TYPE_CHECKING:
@@ -104,32 +105,32 @@ def shown_path(path: str) -> str:
     return path if relative.startswith("..") else relative
 
 
-def join_atomically(path: Path, parts: Sequence[Path]) -> None:
+def join_atomically(path: Path, parts: Sequence[Path], *, private: bool = True) -> None:
     """Put the contents of other files at ``path``, one after the other, as `write_atomically` does."""
-    with atomic_file(path) as file:
+    with atomic_file(path, private=private) as file:
         for part in parts:
             with part.open("rb") as content:
                 shutil.copyfileobj(content, file, _COPIED_BYTES)
 
 
-def join_if_absent(path: Path, parts: Sequence[Path]) -> bool:
+def join_if_absent(path: Path, parts: Sequence[Path], *, private: bool = True) -> bool:
     """Put the contents of other files at ``path``, as `put_if_absent` does."""
     scratch = _scratch(path)
     try:
-        join_atomically(scratch, parts)
+        join_atomically(scratch, parts, private=private)
         return _link_if_absent(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
 
 
-def put_if_absent(path: Path, data: bytes) -> bool:
+def put_if_absent(path: Path, data: bytes, *, private: bool = True) -> bool:
     """Put ``data`` at ``path``, entirely, unless a file is there. Return whether it was put.
 
     Of two processes that race, the first one's file stays: a commit that was held up changes nothing.
     """
     scratch = _scratch(path)
     try:
-        write_atomically(scratch, data)
+        write_atomically(scratch, data, private=private)
         return _link_if_absent(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
@@ -148,19 +149,22 @@ def _scratch(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, private: bool = True) -> None:
     """Put ``data`` at ``path``, entirely or not at all, whatever process dies when."""
-    with atomic_file(path) as file:
+    with atomic_file(path, private=private) as file:
         file.write(data)
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file that appears at ``path`` when the body has ended without an error, and not before."""
+def atomic_file(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
+    """Open a file that appears at ``path`` when the body has ended without an error, and not before.
+
+    A private file is its owner's alone; another one gets what the umask allows, as the tables of sinks do.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = _scratch(path)
     try:
-        with scratch.open("wb") as file:
+        with open(scratch, "wb", opener=open_private if private else None) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

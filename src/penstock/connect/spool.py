@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from penstock.connect.file_cuts import line_end_before
+from penstock.connect.private import FILE
 from penstock.connect.sink import write_atomically
 from penstock.errors import RunDirectoryMismatch
 
@@ -96,7 +97,7 @@ class Spooler:
 
     def _fill_segment(self) -> bool:
         """Move bytes until the segment is full; False when the input has ended or the run is stopping."""
-        target = os.open(self._path(self._number), os.O_RDWR | os.O_CREAT, 0o644)
+        target = os.open(self._path(self._number), os.O_RDWR | os.O_CREAT, FILE)
         try:
             size, synced = os.lseek(target, 0, os.SEEK_END), time.monotonic()
             waiting = select.poll()

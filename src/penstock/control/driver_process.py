@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from penstock.connect.private import open_private
 from penstock.control.driving import DRIVER, GO, READY, Answer, Request
 
 _STOPPED_FOR_S = 5.0
@@ -37,7 +38,7 @@ class DriverProcess:
             raise
         # In a group of its own: Ctrl-C in the terminal reaches the supervisor, which tells the driver.
         # Standard input is the supervisor's: what is piped in goes on with the next driver.
-        with open(log, "ab") as file:
+        with open(log, "ab", opener=open_private) as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", DRIVER, str(self._folder), str(os.getpid())],
                 stdout=file,

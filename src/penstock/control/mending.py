@@ -10,6 +10,7 @@ from penstock.control.run_directory import RunDirectory
 from penstock.errors import (
     BadChange,
     PenstockError,
+    SecretUnusable,
     SinkRefused,
     SinkUnavailable,
     SourceUnavailable,
@@ -26,7 +27,7 @@ def note_failure(directory: RunDirectory, error: PenstockError) -> None:
         return
     if isinstance(error, UserCodeError | SourceUnavailable):
         directory.note_failed(begun, "code")
-    elif isinstance(error, SinkRefused | SinkUnavailable):
+    elif isinstance(error, SecretUnusable | SinkRefused | SinkUnavailable):
         directory.note_failed(begun, "sink")
 
 

@@ -44,16 +44,19 @@ def moves_between(old: Program, new: Program) -> Moves:
     """Compare the places of two programs' state.
 
     State is the same in both programs if it was created in the same version. A node that loses its state and
-    stays in its hop clears its slices itself when it opens them.
+    stays in its hop clears its slices itself when it opens them, unless it has fewer of them from then on.
     """
     moved, discarded = [], []
     for name, node in old.hosted.items():
         if not isinstance(node.spec, ProcessSpec):
             continue
         stays = name in new.hosted and isinstance(new.hosted[name].spec, ProcessSpec)
+        same = stays and old.born.get(name, 0) == new.born.get(name, 0)
         if stays and old.depth[name] == new.depth[name]:
-            continue
-        if stays and old.born.get(name, 0) == new.born.get(name, 0):
+            if same or node.parallelism <= new.graph[name].parallelism:
+                continue
+            discarded.append(name)  # no slice of the new program opens those that it has not
+        elif same:
             moved.append(name)
         else:
             discarded.append(name)

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from penstock.connect.private import make_private
 from penstock.connect.sink import SinkContext
 from penstock.control.checkpoint import rebase, settle
 from penstock.control.run_directory import RunDirectory
@@ -32,6 +33,7 @@ def restore(
     _require_free(into)
     scratch = RunDirectory(into.with_name(f".{into.name}.restoring-{uuid.uuid4().hex}"))
     try:
+        make_private(scratch.path)
         _copy(savepoint, scratch.path)
         settle(scratch.checkpoint)
         card = {"topology": savepoint.manifest.topology, "run_id": uuid.uuid4().hex}

@@ -18,6 +18,7 @@ from typing import IO, Any, Literal
 
 import cloudpickle
 
+from penstock.connect.private import make_private, open_private
 from penstock.connect.sealed import DIGEST_BYTES, digest, read_sealed, write_sealed
 from penstock.connect.sink import write_atomically
 from penstock.control import fencing
@@ -116,7 +117,7 @@ class RunDirectory:
 
     def open(self, topology: str) -> str:
         """Make the folder, or check that it is this topology's. Gives the run's id."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_private(self.path)
         card = self.path / "run.json"
         if not card.exists():
             if self.checkpoint.exists():
@@ -181,7 +182,7 @@ class RunDirectory:
         """
         if take_over:
             (self.path / "lock").unlink(missing_ok=True)
-        file = open(self.path / "lock", "a+")  # noqa: SIM115 - it stays open as long as the run lives
+        file = open(self.path / "lock", "a+", opener=open_private)  # noqa: SIM115 - it stays open as long as the run lives
         if not _locked(file):
             file.seek(0)
             pid = file.read().strip() or "unknown"

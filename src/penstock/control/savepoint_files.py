@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock.connect.private import open_private
 from penstock.connect.sealed import DIGEST_BYTES, read_sealed, write_sealed
 from penstock.control.run_directory import RunDirectory
 from penstock.control.way_back import MANIFEST
@@ -91,7 +92,7 @@ def open_savepoint(path: Path) -> Savepoint:
 def copy_with_digest(source: Path, target: Path) -> tuple[int, str]:
     """Copy a file for good and give its size and digest."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with source.open("rb") as old, target.open("wb") as new:
+    with source.open("rb") as old, open(target, "wb", opener=open_private) as new:
         size, mark = _read_through(old, new)
         new.flush()
         os.fsync(new.fileno())

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.connect.file_pieces import EXPANDED
+from penstock.connect.private import make_private
 from penstock.control.checkpoint import belongs, last_committed, read_offset, require_whole
 from penstock.control.holding import HoldLost, hold
 from penstock.control.linking import files_below, link, link_tree
@@ -92,7 +93,7 @@ def _stage(run: RunDirectory, staging: Path, deadline: float) -> _Moment:
         epoch = last_committed(run.checkpoint)
         if epoch is None:
             raise _failed(run, "no epoch is committed yet", "wait for the first one")
-        staging.mkdir(parents=True)
+        make_private(staging)
         for name in ("run.json", "fabric.json", "current", "observed.json"):
             link(run.path / name, staging / name)
         # Versions first: the one that is current was there before it was. Some state may be between two hops.
@@ -162,6 +163,7 @@ def _keep(run: RunDirectory, staging: Path, moment: _Moment, to: Path | None) ->
     if progress is not None:
         staged.append_progress(progress)
     try:
+        make_private(scratch)
         files = {}
         for name in files_below(staging):
             inside = name.relative_to("checkpoint").as_posix() if name.parts[0] == "checkpoint" else None

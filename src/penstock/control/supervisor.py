@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from penstock.connect.private import make_private
 from penstock.connect.sink import shown_path
 from penstock.control.adoption import Adoption, adopt_at_rest
 from penstock.control.checkpoint import next_epoch
@@ -143,6 +144,7 @@ class SupervisedRun:
                 self.spare.go()
                 self.driver, self.spare = self.spare, None
             else:
+                make_private(self.directory)
                 self.adopt()
                 self.driver = DriverProcess(self.request, self._log)
         except OSError as error:

@@ -35,8 +35,10 @@ from penstock.errors import (
     SparkGone,
 )
 from penstock.spark.newcomers import Newcomers
-from penstock.spark.runner import Handle, resume
-from penstock.spark.session import spark_is_gone
+from penstock.spark.runner import SPARK_IS_GONE, Handle, resume
+from penstock.spark.session import is_one_process, spark_is_gone
+from penstock.spark.stack_files import FOLDER
+from penstock.spark.stalls import StallClock, incident_of, limit_after, stacks_of_workers, stays
 from penstock.spark.warm_up import warm_up
 
 _LOOK_EVERY_S = 0.2
@@ -95,6 +97,7 @@ class Driver:
 
     def _watch(self, handle: Handle) -> None:
         newcomers = Newcomers(handle, self.request.options, self._incidents)
+        clock = StallClock()
         try:
             while not handle.poll(_LOOK_EVERY_S):
                 if self._ending:
@@ -102,8 +105,30 @@ class Driver:
                     return
                 self._end_stopped_workers()
                 newcomers.look()
+                self._report_stall(handle, clock)
         finally:
             newcomers.end()
+
+    def _report_stall(self, handle: Handle, clock: StallClock) -> None:
+        options = self.request.options
+        fixed_s = None if options.stall_after is None else options.stall_after.total_seconds()
+
+        def limit_s() -> float:
+            return limit_after([progress.epoch_ms / 1e3 for progress in handle.history()], fixed_s)
+
+        def is_busy() -> bool:
+            return bool(handle.query.status["isTriggerActive"]) and not self._ending
+
+        with suppress(*SPARK_IS_GONE):  # the next poll says so
+            epoch = next_epoch(self._directory.checkpoint) if is_busy() else None
+            taken_s = clock.look(time.monotonic(), epoch=epoch, limit_s=limit_s)
+            if taken_s is None or epoch is None:
+                return
+            if not stays(is_busy):
+                clock.epoch = None
+                return
+            elsewhere = not is_one_process(options.master)
+            self._incidents.add(incident_of(epoch, taken_s, stacks_of_workers(), elsewhere=elsewhere))
 
     def _ends_within(self, seconds: float) -> bool:
         """Wait, and tell whether the supervisor has asked to end meanwhile."""
@@ -165,6 +190,8 @@ def main(folder: Path, supervisor: int) -> None:
     except EnvironmentChanged as error:
         write_atomically(folder / "answer.pickle", pickle.dumps(Answer(error=error)))
         return
+    # For the JVM and the workers below it; the folder goes with this process.
+    os.environ[FOLDER] = str(folder)
     signal.signal(signal.SIGTERM, driver.end)
     _end_with(supervisor, driver)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which tells us

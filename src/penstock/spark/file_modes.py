@@ -6,6 +6,9 @@ processor time, and the JVM about 20 to start and await them. Hadoop does withou
 in C, which no package brings. So its local files get another method to set a mode, compiled by the compiler
 that Spark has.
 
+They set the modes that Hadoop asks for, which let everyone read. Others cannot come so far: the folder at the
+top of a run directory is its owner's alone (see `connect.private`), and so are Spark's own folders in /tmp.
+
 They also get another way to rename: a file that is there is never replaced. Hadoop looks whether the
 target is there and then renames, so of two drivers that write the same entry of the offset or commit log,
 both could succeed. A link is made by the system only if its name is free.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.connect.private import open_private
 from penstock.errors import RunDirectoryBroken
 
 BY_REFERENCE_BYTES = 16 << 10
@@ -25,7 +26,8 @@ def lay_down(folder: Path, epoch: int, payload: bytes) -> bytes:
     name = f"{epoch}/{uuid.uuid4().hex}"
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(payload)
+    with open(path, "wb", opener=open_private) as file:
+        file.write(payload)
     return name.encode()
 
 

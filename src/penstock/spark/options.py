@@ -42,6 +42,8 @@ class RunOptions:
     """What proposes the topology; default: the path of the script that runs."""
     take_over: bool = False
     """Start although another runner holds the directory: it is refused at its next commit."""
+    stall_after: dt.timedelta | None = None
+    """When to report an epoch that has not ended; default: after ten usual epochs, a minute at least."""
     spark: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark."""
 

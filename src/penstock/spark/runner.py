@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from penstock.connect.private import FILE
+from penstock.connect.secret import require_secrets
 from penstock.connect.source import END_OF_TIME
 from penstock.control.adoption import Adoption, adopt, unchanged
 from penstock.control.changes import ChangePlan, plan_change
 from penstock.control.changing import change_version
 from penstock.control.checkpoint import check, last_committed, next_epoch
 from penstock.control.holding import clear_holds
+from penstock.control.incidents import Incident, IncidentLog
 from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.progress import Progress
 from penstock.control.rebuilding import prepare
@@ -59,6 +62,7 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     """
     options = options or RunOptions()
     program = plan(topology)
+    require_secrets({**program.sources, **program.sinks})
     directory = RunDirectory(run_directory(topology.name, options))
     directory.open(topology.name)
     with ExitStack() as undo:
@@ -108,6 +112,7 @@ def _go_on(
 ) -> Handle:
     """Start the query of the current version."""
     change = adoption.plan
+    require_secrets({**change.program.sources, **change.program.sinks})
     fabric = _fabric(directory, change.program, options)
     directory.require_term(term)  # this start may have been held up for any time
     let_mended_code_run(directory, change)
@@ -170,6 +175,7 @@ class Handle:
         self._attendance = attendance
         self._seen = adoption.plan.version
         self._reader = RunReader(directory)
+        self._was_cut_off = False
 
     @property
     def topology(self) -> Topology:
@@ -228,9 +234,11 @@ class Handle:
         ``sources`` does not say what becomes of it ("continue" or "anew", by name).
         """
         self._directory.require_term(self._term)
+        program = plan(topology)
+        require_secrets({**program.sources, **program.sinks})
         change = change_version(
             self._directory,
-            plan(topology),
+            program,
             planned_on=self._seen if planned_on is None else planned_on,
             hops=self._fabric["hops"],
             allow_state_loss=allow_state_loss,
@@ -255,15 +263,35 @@ class Handle:
         while not self.poll(1.0):
             pass
 
-    def stop(self) -> None:
-        """End at an epoch boundary: the running epoch is finished, none begins."""
+    def stop(self, timeout_s: float = 60.0) -> bool:
+        """End at an epoch boundary: the running epoch is finished, none begins.
+
+        An epoch that takes longer than the limit is ended in its middle, which is safe: the next run repeats
+        it. Return False for a run that had to be ended so.
+        """
+        at_boundary = not self._was_cut_off
         with suppress(*SPARK_IS_GONE):  # then there is nothing to stop: the next run repeats the epoch
-            if self.query.isActive:
-                self._directory.hold(self._term).touch()
-                while self.query.isActive and not self._is_idle():
-                    time.sleep(_POLL_S)
+            if at_boundary and self.query.isActive:
+                self._directory.hold(self._term).touch(FILE)
+                at_boundary = self._comes_to_rest(timeout_s)
+                self._was_cut_off = not at_boundary
                 self.query.stop()
         self._release()
+        return at_boundary
+
+    def _comes_to_rest(self, timeout_s: float) -> bool:
+        """Wait for the end of the running epoch. Return whether it came; if not, leave an incident."""
+        deadline = time.monotonic() + timeout_s
+        while self.query.isActive and not self._is_idle():
+            if time.monotonic() >= deadline:
+                epoch = next_epoch(self._directory.checkpoint)
+                what = f"epoch {epoch} was not finished within {timeout_s:g} s of the request to stop"
+                action = "it was ended in its middle; the next run repeats it"
+                log = IncidentLog(self._directory.incidents)
+                log.add(Incident(time.time_ns(), epoch, "handled", what, action))
+                return False
+            time.sleep(_POLL_S)
+        return True
 
     def __enter__(self) -> Handle:
         return self

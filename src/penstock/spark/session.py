@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import re
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +19,14 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from penstock.connect.private import open_private
 from penstock.spark.classes import jvm_options
 from penstock.spark.file_modes import set_modes_in_jvm
 from penstock.spark.home import spark_home
 from penstock.spark.intake import Fabric
 from penstock.spark.java import find_java
 from penstock.spark.options import RunOptions
+from penstock.spark.stack_files import FOLDER
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -61,6 +66,8 @@ SETTINGS = {
     "spark.sql.classic.shuffleDependency.fileCleanup.enabled": "true",
     "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # By default a query that is stopped waits for its thread for ever, also for one in a planner that hangs.
+    "spark.sql.streaming.stopTimeout": "30s",
     # Files of the run that nobody can replay any more: keep enough to look back, not all.
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.python.worker.reuse": "true",
@@ -175,12 +182,25 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
     more = f"{jvm_options(java)} {_on_this_system(java.major)}"
     return {
         "spark.driver.memory": options.memory,
+        **(_private_local_folder() if options.master.startswith("local") else {}),
         **{f"spark.executorEnv.{name}": os.environ[name] for name in (*_KEEP_MEMORY, _POLARS)},
         "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {more}",
         # An executor that takes a dead one's place is given tasks at once, so it must not be slow to begin.
         # On a machine that lacks the record the JVM goes on without it.
         "spark.executor.extraJavaOptions": f"{_LOGGING} {_JVM} {more}",
     }
+
+
+def _private_local_folder() -> dict[str, str]:
+    """Have Spark put what it exchanges into a folder of this user's alone; in /tmp everyone could read it.
+
+    A driver process has a folder already, which goes with it. Executors of a cluster follow its settings.
+    """
+    folder = os.environ.get(FOLDER)
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="penstock-local-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return {"spark.local.dir": folder}
 
 
 def _on_this_system(java: int) -> str:
@@ -228,7 +248,8 @@ def cores_of(master: str) -> int:
 def jvm_settings(directory: Path) -> str:
     """How the JVM on this machine is to behave."""
     quiet = directory / "log4j2.properties"
-    quiet.write_text(_LOG4J)
+    with open(quiet, "w", opener=open_private) as file:
+        file.write(_LOG4J)
     return f"-Dlog4j2.configurationFile={quiet.as_uri()} {_LOGGING} {_JVM}"
 
 
@@ -237,7 +258,7 @@ def _jvm_output_to(log: Path) -> Iterator[None]:
     """Let a JVM that is started inside write its notices to a file and not to the user's terminal."""
     sys.stderr.flush()
     terminal = os.dup(2)
-    with open(log, "ab") as file, warnings.catch_warnings():
+    with open(log, "ab", opener=open_private) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about versions that the project pins
         os.dup2(file.fileno(), 2)
         try:

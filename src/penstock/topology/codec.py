@@ -79,7 +79,11 @@ def encode(value: Any) -> Any:
     if isinstance(value, dt.timedelta):
         return {"$microseconds": value // dt.timedelta(microseconds=1)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and _importable(type(value)):
-        fields = {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        # JSON is text for people: a field that is marked as hidden, such as a password, stays out of it.
+        fields = {
+            f.name: None if f.metadata.get("hidden") else encode(getattr(value, f.name))
+            for f in dataclasses.fields(value)
+        }
         return {"$type": _reference(type(value)), **fields}
     if callable(value) and hasattr(value, "__qualname__") and _importable(value):
         return {"$ref": _reference(value)}
