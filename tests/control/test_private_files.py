@@ -27,6 +27,8 @@ from penstock.errors import SinkRefused
 from penstock.plan.passes import plan
 from penstock.spark.handover import lay_down
 from penstock.spark.options import RunOptions
+from penstock.spark.session import private_local_folder
+from penstock.spark.stack_files import FOLDER
 from penstock.testing.sinks import SCHEMA, Harness, rows
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -151,3 +153,13 @@ def test_tables_of_sinks_follow_the_users_umask(tmp_path: Path, kind: type[Sink]
     Harness(sink, lambda *_: rows(0, 0), tmp_path).epoch(0, [rows(0, 3)])
     modes = {_mode(path) for path in (tmp_path / "table").rglob("*") if path.is_file()}
     assert modes == {0o666 & ~umask}
+
+
+def test_what_tasks_exchange_lies_in_a_private_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    folder = Path(private_local_folder()["spark.local.dir"])
+    assert _mode(folder) == 0o700
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    assert private_local_folder() == {"spark.local.dir": str(tmp_path)}, "a driver's own, which goes with it"

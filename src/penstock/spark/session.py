@@ -182,7 +182,7 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
     more = f"{jvm_options(java)} {_on_this_system(java.major)}"
     return {
         "spark.driver.memory": options.memory,
-        **(_private_local_folder() if options.master.startswith("local") else {}),
+        **(private_local_folder() if options.master.startswith("local") else {}),
         **{f"spark.executorEnv.{name}": os.environ[name] for name in (*_KEEP_MEMORY, _POLARS)},
         "spark.driver.extraJavaOptions": f"{jvm_settings(directory)} {more}",
         # An executor that takes a dead one's place is given tasks at once, so it must not be slow to begin.
@@ -191,7 +191,7 @@ def _for_a_new_jvm(options: RunOptions, directory: Path) -> dict[str, str]:
     }
 
 
-def _private_local_folder() -> dict[str, str]:
+def private_local_folder() -> dict[str, str]:
     """Have Spark put what it exchanges into a folder of this user's alone; in /tmp everyone could read it.
 
     A driver process has a folder already, which goes with it. Executors of a cluster follow its settings.
