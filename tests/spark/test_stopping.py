@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.control.adoption import Adoption
 from penstock.control.changes import plan_change
 from penstock.control.incidents import read_incidents
 from penstock.control.run_directory import RunDirectory
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
+from penstock.spark.attendance import Attendance
 from penstock.spark.options import RunOptions
 from penstock.spark.runner import Handle
 from penstock.testing.sinks import SCHEMA, rows
@@ -59,7 +61,9 @@ def _handle(query: Query, folder: Path) -> tuple[Handle, RunDirectory]:
     lock.enter_context(directory.lock())
     term = directory.begin_term()
     fabric = {"hops": 1, "partitions": 1, "tasks": 1}
-    return Handle(topology, directory, term, RunOptions(), change, fabric, query, lock), directory  # type: ignore[arg-type]
+    adoption, attendance = Adoption(change), Attendance(directory)
+    handle = Handle(directory, term, RunOptions(), adoption, fabric, query, lock, attendance)  # type: ignore[arg-type]
+    return handle, directory
 
 
 def test_an_epoch_that_ends_in_time_is_finished(tmp_path: Path) -> None:

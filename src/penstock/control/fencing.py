@@ -12,6 +12,7 @@ import os
 import uuid
 from pathlib import Path
 
+from penstock.connect.private import open_private
 from penstock.connect.sealed import read_sealed, write_sealed
 from penstock.errors import Fenced, RunDirectoryBroken
 
@@ -40,7 +41,8 @@ def begin(folder: Path, note: Path) -> str:
     folder.mkdir(exist_ok=True)
     nonce = uuid.uuid4().hex[:12]
     scratch = folder / f".{nonce}"
-    scratch.write_text(nonce)
+    with open(scratch, "w", opener=open_private) as file:
+        file.write(nonce)
     try:
         while True:
             number = max(_newest_number(folder), _noted(note)) + 1

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from penstock.connect.private import open_private
 from penstock.control.line_log import append_line
 
 LOG_BYTES = 4 << 20
@@ -119,7 +120,7 @@ def _begin_anew(log: Path) -> None:
 def _locked(log: Path) -> Iterator[None]:
     """Keep other processes from adding to the log, which one of them may put aside."""
     while True:
-        with open(log, "ab") as file:
+        with open(log, "ab", opener=open_private) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 if os.fstat(file.fileno()).st_ino == log.stat().st_ino:

@@ -236,7 +236,7 @@ class RunDirectory:
         Raises ChangedMeanwhile if another change does not end in time.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with open(self.path / "changing", "a+") as file:
+        with open(self.path / "changing", "a+", opener=open_private) as file:
             if not _locked(file, patience_s=_CHANGE_PATIENCE_S):
                 file.seek(0)
                 pid = file.read().strip() or "unknown"
