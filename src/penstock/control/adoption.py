@@ -86,6 +86,8 @@ def adopt(directory: RunDirectory, program: Program, options: StartOptions) -> A
         if origin is not None and app not in origin.apps and not options.apply:
             return Adoption(unchanged(running, current), plan, origin)
         require_applicable(plan, allow_state_loss=options.allow_state_loss)
+        if plan.moved:
+            directory.load(current)  # it runs one epoch more, which exports the state that changes its hop
         return _applied(directory, plan, app)
 
 

@@ -23,11 +23,13 @@ from penstock.control.version_record import (
     record_of,
 )
 from penstock.errors import VersionNotLoadable
+from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.topology.describe import diff
 from penstock.topology.graph import Edge, Graph, Node, Spec
 from penstock.topology.routes import Route
 from penstock.topology.site import Site
+from penstock.topology.stream import Topology
 
 
 def prepare(directory: RunDirectory, present: Program) -> None:
@@ -46,6 +48,7 @@ def prepare(directory: RunDirectory, present: Program) -> None:
             _record_now(directory, version, present)
         elif not directory.version_files.has_build(version) and not _is_at_home(directory, version, record):
             _build(directory, version, record, present, is_needed=version == needed)
+        _renew_columns(directory, version)
 
 
 def stored_program(directory: RunDirectory, version: int, present: Program) -> Program:
@@ -111,6 +114,20 @@ def _build(
     )
 
 
+def _renew_columns(directory: RunDirectory, version: int) -> None:
+    """Give a version the columns that its nodes have now.
+
+    Operators of this Penstock may pass other columns to one another than those of an earlier one did. Such
+    columns live within an epoch only, so a build with the present ones can repeat any epoch.
+    """
+    stored = _loaded(directory, version)
+    if stored is None:
+        return
+    schemas = plan(Topology(stored.graph.name, stored.graph)).schemas
+    if schemas != stored.schemas:
+        directory.version_files.store_build(version, replace(stored, schemas=schemas))
+
+
 def _record_now(directory: RunDirectory, version: int, present: Program) -> None:
     """Note the sources of a version that an earlier Penstock stored, so that the next upgrade finds them."""
     stored = directory.load(version)
@@ -124,6 +141,11 @@ def _record_now(directory: RunDirectory, version: int, present: Program) -> None
 def _is_at_home(directory: RunDirectory, version: int, record: VersionRecord) -> bool:
     """Return whether this environment stored the version and still loads it. Modules may be moved."""
     return record.made_by == made_by() and _loaded(directory, version) is not None
+
+
+def is_loadable(directory: RunDirectory, version: int) -> bool:
+    """Return whether this Python can run a stored version."""
+    return _loaded(directory, version) is not None
 
 
 def _loaded(directory: RunDirectory, version: int) -> Program | None:

@@ -100,7 +100,8 @@ class TimeAggregate(Operator):
     def _adopt(self, state: TimedRows, columns: list[str]) -> None:
         """Bring partials that an earlier release has kept to the columns of today."""
         if state.is_known and state.columns != columns:
-            state.replace(self.combine.figures.adopted(state.frame(), self.combine.time).select(columns))
+            kept = state.frame() if len(state) else state.before(NEVER)  # no rows, but their columns
+            state.replace(self.combine.figures.adopted(kept, self.combine.time).select(columns))
 
     def _in_time(self, batch: pl.DataFrame, state: TimedRows, emit: Emit) -> pl.DataFrame:
         """With ``late="kept"``, late events leave as they came."""

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from penstock.connect.sink import atomic_file, write_atomically
 from penstock.control.moves import Step, moves_between
+from penstock.control.rebuilding import is_loadable, stored_program
 from penstock.control.run_directory import RunDirectory
 from penstock.control.way_back import way_back
 from penstock.engine.log_transfer import clear_log, read_log, write_log
@@ -36,7 +37,7 @@ def steps_of(run: RunDirectory, start: dict[str, Any], end: dict[str, Any]) -> S
         moves = moves_between(program, run.load(target))
         steps |= {name: (*step, target) for name, step in moves.before(program).items()}
     if start.get("exports") == end["version"]:
-        moves = moves_between(run.load(start["version"]), program)
+        moves = moves_between(stored_program(run, start["version"], program), program)
         steps |= {name: (*step, end["version"]) for name, step in moves.after(program).items()}
     return steps
 
@@ -47,9 +48,13 @@ def next_version(run: RunDirectory, start: dict[str, Any]) -> tuple[int, int | N
     if awaited is not None:  # what was exported waits for this version, whatever became current since
         return awaited, None
     before, current = start["version"], run.current()
-    if before not in (0, current) and moves_between(run.load(before), run.load(current)):
+    if before in (0, current):
+        return current, None
+    present = run.load(current)
+    moves = moves_between(stored_program(run, before, present), present)
+    if moves.moved or (moves and is_loadable(run, before)):
         return before, current
-    return current, None
+    return current, None  # what a version of another Python has left behind stays there
 
 
 @dataclass(frozen=True, slots=True)
