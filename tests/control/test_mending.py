@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from tests.control.making_runs import make_run
-from tests.spark.topologies import totals_topology
+from tests.spark.topologies import ORDERS, Totals, make_orders, totals_topology
 
 import penstock as ps
+from penstock.control.adoption import adopt
 from penstock.control.changes import plan_change
 from penstock.control.checkpoint import next_epoch, read_offset
 from penstock.control.mending import let_mended_code_run, note_failure
 from penstock.control.run_directory import RunDirectory
+from penstock.control.spark_files import write_checked
 from penstock.errors import (
+    BadChange,
     InternalError,
     OperatorFailed,
     PenstockError,
@@ -23,6 +28,8 @@ from penstock.errors import (
     SourceUnavailable,
 )
 from penstock.plan import plan
+from penstock.spark.options import RunOptions
+from penstock.spark.state_moves import next_version
 
 CODE = OperatorFailed(node="n", site="a.py:1", epoch=3, error="E", saved="-", traceback="T")
 REFUSED = SinkRefused(sink="table", what="404", where="w", next_step="n")
@@ -84,3 +91,62 @@ def test_an_epoch_is_not_run_with_a_source_that_starts_anew(tmp_path: Path) -> N
     run.store(2, change.program)
     let_mended_code_run(run, change)
     assert read_offset(run.checkpoint, 3)["version"] == 1
+
+
+def deep(*, behind: bool, factor: float) -> ps.Topology:
+    """Return orders → totals → table, with a routed map in front of the totals or not."""
+    top = ps.Topology("totals")
+    orders = top.source("orders", ps.Generator(make_orders, schema=ORDERS, rows=100))
+    priced = orders.map("priced", lambda df: df.with_columns(pl.col("amount") * factor))
+    if behind:
+        priced = priced.shuffle().map("spread", lambda df: df, parallelism=2)
+    priced.key_by("user").process("totals", Totals()).sink("table", ps.Collect())
+    return top
+
+
+def failing_run(tmp_path: Path, *, exports: bool) -> RunDirectory:
+    """A run whose third epoch fails under version 1; with ``exports`` it was to move state to version 2."""
+    run = make_run(tmp_path / "run", ps.Collect(), committed=3, planned=4)
+    run.store(1, plan(deep(behind=False, factor=1.0)))
+    run.write_fabric(hops=2, partitions=2)
+    if exports:
+        moved = plan_change(run.load(1), plan(deep(behind=True, factor=1.0)), version=2, hops=2)
+        assert moved.moved == (("totals", 1, 2),)
+        run.store(2, moved.program)
+        run.make_current(2)
+        offset = {**read_offset(run.checkpoint, 3), "exports": 2}
+        write_checked(run.checkpoint / "offsets" / "3", f"v1\n{{}}\n{json.dumps(offset)}".encode())
+    note_failure(run, CODE)
+    return run
+
+
+def test_a_change_that_moves_state_is_refused_before_anything_is_written_while_an_epoch_fails(
+    tmp_path: Path,
+) -> None:
+    run = failing_run(tmp_path, exports=False)
+    with pytest.raises(BadChange) as refused:
+        adopt(run, plan(deep(behind=True, factor=2.0)), RunOptions())
+    assert "'totals'" in refused.value.parameters["reason"]
+    assert (run.current(), run.versions()) == (1, [1])
+    mended = adopt(run, plan(deep(behind=False, factor=2.0)), RunOptions()).plan
+    let_mended_code_run(run, mended)
+    assert read_offset(run.checkpoint, 3)["version"] == mended.version == 2
+
+
+def test_an_epoch_that_fails_while_it_exports_is_mended_by_the_topology_as_it_was(tmp_path: Path) -> None:
+    run = failing_run(tmp_path, exports=True)
+    with pytest.raises(BadChange):
+        adopt(run, plan(deep(behind=True, factor=2.0)), RunOptions())
+    mended = adopt(run, plan(deep(behind=False, factor=2.0)), RunOptions()).plan
+    let_mended_code_run(run, mended)
+    offset = read_offset(run.checkpoint, 3)
+    assert (offset["version"], "exports" in offset) == (mended.version, False)
+    assert next_version(run, offset) == (mended.version, None)
+
+
+def test_a_start_that_changes_nothing_repeats_an_epoch_that_failed_while_it_exported(tmp_path: Path) -> None:
+    run = failing_run(tmp_path, exports=True)
+    same = adopt(run, plan(deep(behind=True, factor=1.0)), RunOptions()).plan
+    let_mended_code_run(run, same)
+    offset = read_offset(run.checkpoint, 3)
+    assert (same.version, offset["version"], offset["exports"]) == (2, 1, 2)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
 from penstock.control.checkpoint import check
+from penstock.control.mending import require_no_moves, version_to_change
 from penstock.control.rebuilding import prepare, stored_program
 from penstock.control.rescale_swap import finish_rescale
 from penstock.control.run_directory import Origin, RunDirectory
@@ -85,9 +86,16 @@ def adopt(directory: RunDirectory, program: Program, options: StartOptions) -> A
         # What was made before origins were recorded counts as the app's own.
         if origin is not None and app not in origin.apps and not options.apply:
             return Adoption(unchanged(running, current), plan, origin)
+        base = version_to_change(directory, current, program)
+        if base != current:
+            before = stored_program(directory, base, program)
+            plan = plan_change(
+                before, program, version=directory.next_version(), hops=hops, sources=options.sources
+            )
         require_applicable(plan, allow_state_loss=options.allow_state_loss)
+        require_no_moves(directory, plan)
         if plan.moved:
-            directory.load(current)  # it runs one epoch more, which exports the state that changes its hop
+            directory.load(base)  # it runs one epoch more, which exports the state that changes its hop
         return _applied(directory, plan, app)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 
 from penstock.control.changes import ChangePlan, plan_change, require_applicable
+from penstock.control.mending import require_no_moves
 from penstock.control.run_directory import Origin, RunDirectory
 from penstock.control.source_changes import Decision
 from penstock.errors import ChangedMeanwhile
@@ -38,6 +39,7 @@ def change_version(
             sources=sources,
         )
         require_applicable(plan, allow_state_loss=allow_state_loss)
+        require_no_moves(directory, plan)
         directory.store(plan.version, plan.program)
         made_by = f"a handle in process {os.getpid()} on {platform.node()}"
         directory.make_current(plan.version, Origin(made_by, time.time_ns()))

@@ -81,8 +81,12 @@ def read_offset(checkpoint: Path, epoch: int) -> dict[str, Any]:
 
 
 def plan_again(checkpoint: Path, epoch: int, version: int) -> None:
-    """Let an epoch that is not committed run under another version, with the same input."""
+    """Let an epoch that is not committed run under another version, with the same input.
+
+    It exports no state any more: if some has to move, a later epoch is planned to export it.
+    """
     lines, place, offset = _offset(checkpoint, epoch)
+    offset.pop("exports", None)
     lines[place] = json.dumps({**offset, "version": version})
     write_checked(checkpoint / "offsets" / str(epoch), "\n".join(lines).encode())
 
