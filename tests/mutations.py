@@ -151,7 +151,7 @@ MUTATIONS = (
         "spark/session.py",
         '"spark.sql.streaming.minBatchesToRetain": "20"',
         '"spark.sql.streaming.minBatchesToRetain": "1"',
-        Chaos("commit-lost", "long", seconds=200.0),
+        Chaos("slow-commit", "long", seconds=150.0),
     ),
     Mutation(
         "spilled payloads are cleared one epoch early",

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import penstock as ps
 from penstock.control.restarting import kind_of
 from penstock.control.run_directory import RunDirectory
-from penstock.errors import SourceUnavailable
+from penstock.errors import Fenced, SourceUnavailable
 from penstock.plan.passes import plan
 from penstock.spark.intake import IntakeReader
 from penstock.spark.reading import IntakePartition
@@ -111,3 +111,14 @@ def test_a_source_whose_place_fails_is_unavailable_and_waited_for(tmp_path: Path
     told = directory.take_failure()
     assert told is not None
     assert kind_of(told) == "away"
+
+
+def test_a_runner_that_was_replaced_plans_no_epoch(tmp_path: Path) -> None:
+    top = ps.Topology("numbers")
+    top.source("input", ps.Generator(numbers, schema={"n": int}, rows=10)).sink("out", ps.Collect())
+    reader = opened(tmp_path, top)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) != start
+    RunDirectory(tmp_path / "run").begin_term()
+    with pytest.raises(Fenced):
+        reader.latestOffset(start, ReadAllAvailable())

@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-AS_SHIPPED = {"spark.sql.streaming.minBatchesToRetain": None}
-"""Leave the number of epochs that Spark's logs keep as users have it; other checks keep all."""
+AS_SHIPPED = {
+    "spark.sql.streaming.minBatchesToRetain": None,
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
+}
+"""Leave the number of epochs that Spark's logs keep as users have it; other checks keep all.
+
+Each version of the state becomes a snapshot, so that old ones are deleted within the run too.
+"""
 
 
 @dataclass(frozen=True, slots=True)

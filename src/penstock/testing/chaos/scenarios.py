@@ -96,6 +96,12 @@ def many_changes(chance: random.Random) -> Sequence[Fault]:
     return [*changes, any_death(chance)]
 
 
+def slow_commit(chance: random.Random) -> Sequence[Fault]:
+    """A commit takes so long that state is maintained meanwhile, and its process dies in the end."""
+    visit = chance.randint(1, 3)
+    return [Fault("before-sink", visit, "sleep", 5.0), Fault("before-sink", visit, "die")]
+
+
 def in_commit(chance: random.Random) -> Sequence[Fault]:
     """The process that commits dies between two changes to files, and again when it repeats them."""
     first = chance.randint(1, 6)
@@ -154,6 +160,9 @@ SCENARIOS = (
     ),
     Scenario(
         "shuffle-lost", "files of a shuffle are gone before they are read", from_outside("lose-shuffle")
+    ),
+    Scenario(
+        "slow-commit", "a commit takes long, and its process dies in the end", slow_commit, may_end=(DEATH,)
     ),
     Scenario("driver-ends", "the driver ends between two steps", from_outside("end-query")),
     Scenario("commit-lost", "the last entry of the commit log is lost", from_outside("lose-commit")),
