@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from penstock.control.rescale_swap import finish_rescale
 from penstock.control.run_directory import RunDirectory
 from penstock.control.run_reader import RunReader
 from penstock.control.source_changes import Decision
-from penstock.errors import RunDirectoryMismatch, SparkGone, StreamFailed
+from penstock.errors import PenstockError, RunDirectoryMismatch, SparkGone, StreamFailed
 from penstock.plan.passes import plan
 from penstock.plan.program import Program
 from penstock.spark.attendance import Attendance
@@ -64,11 +64,12 @@ def start(topology: Topology, options: RunOptions | None = None) -> Handle:
     program = plan(topology)
     require_secrets({**program.sources, **program.sinks})
     directory = RunDirectory(run_directory(topology.name, options))
-    directory.open(topology.name)
     with ExitStack() as undo:
         lock = undo.enter_context(ExitStack())
-        term = _begin(directory, options, lock, program)
-        adoption = adopt(directory, program, options)
+        with _written_to(directory, topology.name):
+            directory.open(topology.name)
+            term = _begin(directory, options, lock, program)
+            adoption = adopt(directory, program, options)
         if adoption.proposed is not None:
             _LOG.warning("%s", adoption.report())
         handle = _go_on(directory, term, options, adoption, lock)
@@ -83,7 +84,8 @@ def resume(directory: Path, options: RunOptions | None = None) -> Handle:
     run.require_card()
     with ExitStack() as undo:
         lock = undo.enter_context(ExitStack())
-        term = _begin(run, options, lock)
+        with _written_to(run, str(run.read_card()["topology"])):
+            term = _begin(run, options, lock)
         version = run.current()
         if not version:
             step = "start it with its topology first (penstock run APP)"
@@ -113,18 +115,31 @@ def _go_on(
     """Start the query of the current version."""
     change = adoption.plan
     require_secrets({**change.program.sources, **change.program.sinks})
-    fabric = _fabric(directory, change.program, options)
-    directory.require_term(term)  # this start may have been held up for any time
-    let_mended_code_run(directory, change)
-    directory.end_holds()
-    directory.take_failure()
-    _clear_handover(directory)
+    with _written_to(directory, change.program.graph.name):
+        fabric = _fabric(directory, change.program, options)
+        directory.require_term(term)  # this start may have been held up for any time
+        let_mended_code_run(directory, change)
+        directory.end_holds()
+        directory.take_failure()
+        _clear_handover(directory)
     attendance = Attendance(directory)
     lock.callback(attendance.close)
     attendance.follow(change.program)
     run_id = str(directory.read_card()["run_id"])
     query = _query(change.program, directory, run_id, term, options, fabric)
     return Handle(directory, term, options, adoption, fabric, query, lock, attendance)
+
+
+@contextmanager
+def _written_to(directory: RunDirectory, topology: str) -> Iterator[None]:
+    """Report a run directory that cannot be written, on a full disk for instance, as a failure of the run."""
+    try:
+        yield
+    except PenstockError:  # some are OSErrors too
+        raise
+    except OSError as error:
+        reason, epoch = f"its run directory cannot be written ({error})", next_epoch(directory.checkpoint)
+        raise StreamFailed(topology=topology, epoch=epoch, reason=reason) from error
 
 
 @dataclass(frozen=True, slots=True)
