@@ -200,7 +200,7 @@ class Trial:
             self.damaged = None
         if len(self.failures) > _FAILURES_AT_MOST:
             raise Trouble(f"it failed {len(self.failures)} times, the last time with {error}")
-        time.sleep(_AGAIN_AFTER_S)
+        time.sleep(_AGAIN_AFTER_S * len(self.failures))  # longer each time: a full disk fails at once
 
     def _is_expected(self, error: PenstockError) -> bool:
         if not points.fired(self.faults):
